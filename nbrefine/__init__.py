@@ -1,0 +1,1 @@
+"""Agents that live in a notebook."""

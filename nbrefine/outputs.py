@@ -1,0 +1,168 @@
+"""What one execution of a cell gave: its outputs, its status, its timing, and what was cut.
+
+These are values; `nbrefine.kernel` builds them and `nbrefine.notebook` stores them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["ok", "error", "timeout", "interrupted", "died", "aborted"]
+"""How a cell ended; taken from the protocol and the process, never guessed from text.
+
+`ok` and `error` are the kernel's reply; `timeout`: the cell's own limit passed and it was
+interrupted; `interrupted`: a person or the controller interrupted it; `died`: the process
+ended; `aborted`: the kernel refused to start it (a fact of transport: it did not run).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Text written to stdout or stderr, coalesced, carriage returns and backspaces applied."""
+
+    name: Literal["stdout", "stderr"]
+    text: str
+    late: bool = False
+    """Written after the cell had ended, by a thread or a process it left behind."""
+    kind: Literal["stream"] = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """One displayed object in all the forms the kernel offered."""
+
+    data: dict[str, Any]
+    """MIME type -> value: text as str, binary as base64 str, JSON types as objects."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    execution_count: int | None = None
+    """Set for the value of the cell's last expression (`execute_result`)."""
+    display_id: str | None = None
+    late: bool = False
+    kind: Literal["display"] = "display"
+
+    @property
+    def text(self) -> str:
+        """The plain text form, or "" where there is none."""
+        return str(self.data.get("text/plain", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The error a cell ended with, as the kernel reported it."""
+
+    ename: str
+    evalue: str
+    traceback: tuple[str, ...] = ()
+    """Lines as sent, with their ANSI colours."""
+    kind: Literal["error"] = "error"
+
+    def __str__(self) -> str:
+        return f"{self.ename}: {self.evalue}" if self.evalue else self.ename
+
+
+Output = Stream | Display | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One place where output was left out, so that nothing is dropped silently."""
+
+    where: str
+    """What was cut: "stdout", "stderr", a MIME type, "traceback" or "outputs"."""
+    kept: int
+    """Characters (or outputs, for "outputs") that stayed."""
+    dropped: int
+    """Characters (or outputs) that were left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Why a kernel's process ended, as far as the host can tell."""
+
+    exit_code: int | None
+    """Exit code of the process; None where a signal ended it or it is not known."""
+    signal: str = ""
+    """Name of the signal, such as "SIGKILL", or ""."""
+    stderr: str = ""
+    """The last lines the process wrote to its error channel."""
+    stack: str = ""
+    """The Python stack at a fatal signal, where faulthandler wrote one."""
+    peak_memory: int | None = None
+    """Largest resident set in bytes, where the host can tell."""
+
+    def __str__(self) -> str:
+        how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        return f"the kernel died ({how})"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When the parts of an execution happened: ISO 8601 UTC, "" where not seen.
+
+    The names follow the notebook's standard `metadata.execution` keys.
+    """
+
+    busy: str = ""
+    input: str = ""
+    reply: str = ""
+    idle: str = ""
+    seconds: float = 0.0
+    """From the request until the cell had ended, by a monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """One execution of one cell."""
+
+    source: str
+    status: Status
+    outputs: tuple[Output, ...] = ()
+    error: Failure | None = None
+    """The error, also where it reached the reply but not the outputs."""
+    execution_count: int | None = None
+    timing: Timing = Timing()
+    cut: tuple[Cut, ...] = ()
+    rungs: tuple[str, ...] = ()
+    """The rungs of the interrupt ladder that were climbed, in order."""
+    death: Death | None = None
+    lost: tuple[str, ...] = ()
+    """Names that a restart took away, where the ladder ended in one."""
+    notes: tuple[str, ...] = ()
+    """Facts worth telling: `exit()` was asked for, stdin was refused, streams repaired …"""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the cell ran to its end without an error."""
+        return self.status == "ok"
+
+    @property
+    def text(self) -> str:
+        """The outputs as plain text without ANSI codes, in order, errors included."""
+        return "".join(_plain(output) for output in self.outputs)
+
+
+_ANSI = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, hyperlinks
+    r"|\x1b[PX^_].*?(?:\x1b\\|\Z)"  # DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]"  # two-character escapes
+    r"|\x9b[0-?]*[ -/]*[@-~]",  # the one-byte CSI
+    re.DOTALL,
+)
+
+
+def strip_ansi(text: str) -> str:
+    """Remove every ANSI escape sequence (ECMA-48: CSI, OSC, DCS and two-character forms)."""
+    return _ANSI.sub("", text)
+
+
+def _plain(output: Output) -> str:
+    if isinstance(output, Stream):
+        return strip_ansi(output.text)
+    if isinstance(output, Display):
+        text = output.text or f"[{', '.join(sorted(output.data)) or 'empty display'}]"
+        return strip_ansi(text) + "\n"
+    lines = "\n".join(output.traceback) or str(output)
+    return strip_ansi(lines) + "\n"

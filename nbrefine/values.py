@@ -6,16 +6,12 @@ trajectories, the notebook and the handbook's dicts are derived from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal
 
 from nbrefine.outputs import CellResult
-
-if TYPE_CHECKING:
-    from nbrefine._portal import Run
-    from nbrefine.budget import Budget
 
 Verdict = Literal[
     "solved",
@@ -120,43 +116,6 @@ class Reply:
     retries: int = 0
     sampling: Sampling = Sampling()
     """The settings the reply was drawn with."""
-
-
-class Model(Protocol):
-    """Anything that answers a list of messages."""
-
-    @property
-    def name(self) -> str:
-        """What the record calls the model, for example `openai:gpt-4o-mini`."""
-        ...
-
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        sampling: Sampling = ...,
-        budget: Budget | None = None,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Run[Reply]:
-        """Ask for one reply.
-
-        Parameters
-        ----------
-        messages: the conversation so far.
-        sampling: how the reply is drawn.
-        budget: checked before every call, retries included.
-        on_text: called on the portal with each piece of text as it arrives; must not block.
-
-        Raises
-        ------
-        ModelError: the host's trouble, by kind; see `nbrefine.errors`.
-        BudgetExceeded: a limit was reached before a call.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Release what the model holds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The live kernel: start or connect, run cells, interrupt, look at variables."""

@@ -1,0 +1,1 @@
+"""Signals: what tests, graders and judges say about an attempt."""

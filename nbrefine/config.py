@@ -1,0 +1,229 @@
+"""A run as a file: the YAML task file of `nbrefine run`, checked key by key before any work.
+
+The command line's options have the same names and win over the file's::
+
+    task: Store the mean body mass of each species in `means`.
+    data: penguins.csv
+    setup: |
+      import pandas as pd
+      df = pd.read_csv("penguins.csv")
+    tests: tests.py            # one line that ends in .py is a file; anything else is code
+    model: local
+    max_turns: 5
+
+Paths in a task file are relative to its folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from nbrefine.errors import UsageError
+from nbrefine.values import Sampling, Task
+
+
+def _several(value: object) -> object:
+    """Let one path stand for a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
+class RunConfig(BaseModel):
+    """What one run is asked to do; every field is a key of the task file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    task: Annotated[str, Field(min_length=1)]
+    """The request in plain words."""
+    id: str = ""
+    """A short name for reports; the task file's name where it is not given."""
+    setup: str = ""
+    """Code, or one `.py` file, that runs in the session before the first attempt."""
+    tests: str = ""
+    """Visible tests, as code or one `.py` file."""
+    entry_point: str = ""
+    """Name of the function that a `check(candidate)` test is given."""
+    data: Annotated[tuple[str, ...], Field(strict=False), BeforeValidator(_several)] = ()
+    """Paths of data files the task speaks of."""
+    code: str = ""
+    """A first attempt, as code or one `.py` file; without it the model writes that too."""
+    model: str = "local"
+    """Which model is asked, as `nbrefine models list` names them."""
+    base_url: str | None = None
+    """Where an OpenAI-compatible server answers."""
+    kernel: str = "python3"
+    """Name of the kernelspec."""
+    max_turns: Annotated[int, Field(ge=1)] = 5
+    """How many attempts there may be."""
+    timeout: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds that one cell may run."""
+    history: str = "full"
+    """How much of the past the model sees."""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """How long one reply may be, in tokens."""
+    seed: int = 0
+    """Seeds the kernel's random numbers and the model's draws."""
+    max_total_tokens: Annotated[int, Field(ge=1)] | None = None
+    """How many tokens the whole run may take."""
+    max_seconds: Annotated[float, Field(gt=0)] | None = None
+    """How long the whole run may take."""
+    output: str | None = None
+    """Where the episode notebook is written."""
+
+    @classmethod
+    def load(cls, path: Path, *, options: Mapping[str, Any] | None = None) -> Self:
+        """Read a task file.
+
+        Parameters
+        ----------
+        path: the YAML file.
+        options: keys that win over the file's; their paths are relative to the working folder.
+
+        Raises
+        ------
+        UsageError: the file is missing or is no YAML, or a key is unknown, missing or wrong;
+            the message names the key and its line.
+        """
+        given, lines = _read_yaml(path)
+        values = {**_located(given, path.parent), **_located(options or {}, Path())}
+        values.setdefault("id", path.stem)
+        return cls._checked(values, where=str(path), lines=lines)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """Make a configuration of the command line's options alone.
+
+        Raises
+        ------
+        UsageError: a value is wrong; the message names the option.
+        """
+        return cls._checked(_located(options, Path()), where="", lines={})
+
+    @classmethod
+    def _checked(cls, values: Mapping[str, Any], *, where: str, lines: Mapping[str, int]) -> Self:
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise _explained(error, where, lines) from None
+
+    def to_task(self) -> Task:
+        """Give the task as the loop takes it."""
+        return Task(
+            prompt=self.task,
+            id=self.id,
+            setup=self.setup,
+            files=self.data,
+            tests=self.tests,
+            entry_point=self.entry_point,
+        )
+
+    def to_sampling(self) -> Sampling:
+        """Give the settings a reply is drawn with."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            seed=self.seed,
+        )
+
+
+def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """Give the file's keys with their values, and with their 1-based lines."""
+    text = read_text(path, what="task file")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise UsageError(
+            f"{path}{line}: this is not valid YAML: {error.problem or error.context}",
+            hint="Indent with spaces, and put texts that hold a colon in quotes or after `|`",
+        ) from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: this is not valid YAML: {error}") from None
+    if not isinstance(node, yaml.MappingNode):
+        raise UsageError(f"{path} is no task file: it holds no `key: value` lines", hint=_SEE_KEYS)
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in lines:
+            raise UsageError(
+                f'{path}, line {line}: "{name}" stands in line {lines[name]} already',
+                hint="Keep one of the two",
+            )
+        lines[name] = line
+    return {str(key): item for key, item in value.items()}, lines
+
+
+_SEE_KEYS = "See `nbrefine run --help` for the keys"
+_GIVE_PATH = "Give the path of a file that exists"
+
+
+def _located(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Read the code files that keys name, and make data and output paths relative to `folder`."""
+    located = dict(values)
+    for key in ("setup", "tests", "code"):
+        value = located.get(key)
+        if isinstance(value, str) and "\n" not in value and value.endswith(".py"):
+            located[key] = read_text(folder / value, what=f"{key} file")
+    if isinstance(data := _several(located.get("data")), list | tuple):
+        located["data"] = tuple(_data_file(item, folder) for item in data)
+    if isinstance(output := located.get("output"), str):
+        located["output"] = str(folder / output)
+    return located
+
+
+def _data_file(item: object, folder: Path) -> object:
+    if not isinstance(item, str):
+        return item
+    path = folder / item
+    if not path.exists():
+        raise UsageError(
+            f"There is no data file {path}", hint="Give the path of a file that exists"
+        )
+    return str(path)
+
+
+def read_text(path: Path, *, what: str) -> str:
+    """Read a file that the caller named.
+
+    Raises
+    ------
+    UsageError: it is not there, is no UTF-8 text, or cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"There is no {what} {path}", hint=_GIVE_PATH) from None
+    except UnicodeDecodeError:
+        raise UsageError(f"The {what} {path} is no UTF-8 text", hint="Save it as UTF-8") from None
+    except OSError as error:
+        raise UsageError(
+            f"The {what} {path} cannot be read: {error.strerror}",
+            hint="Give a file that you may read",
+        ) from None
+
+
+def _explained(error: ValidationError, where: str, lines: Mapping[str, int]) -> UsageError:
+    """Tell the first thing that is wrong in one line, with the line it stands in."""
+    first = error.errors(include_url=False)[0]
+    key = str(first["loc"][0])
+    place = f"{where}, line {lines[key]}: " if key in lines else f"{where}: " if where else ""
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, RunConfig.model_fields, n=1)
+        hint = (
+            f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(RunConfig.model_fields)}"
+        )
+        return UsageError(f'{place}unknown key "{key}"', hint=hint)
+    if first["type"] == "missing":
+        return UsageError(f'{place}the key "{key}" is missing', hint=_SEE_KEYS)
+    problem = first["msg"][0].lower() + first["msg"][1:]
+    return UsageError(f"{place}{key}: {problem}, not {first['input']!r}", hint=_SEE_KEYS)

@@ -1,1 +1,99 @@
-"""Agents that live in a notebook."""
+"""Agents that live in a notebook.
+
+A controller keeps a live Jupyter kernel as shared memory, runs generated code in it, feeds
+outputs and tracebacks back to the model, and records each episode as a replayable notebook::
+
+    import nbrefine
+
+    episode = nbrefine.refine(
+        "Write median(xs) for a non-empty list of numbers.",
+        tests="assert median([3, 1, 2]) == 2",
+        record="median.ipynb",
+    )
+    print(episode.verdict, episode.best.code)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from nbrefine._version import __version__
+
+if TYPE_CHECKING:
+    from nbrefine.budget import Budget
+    from nbrefine.env import NotebookEnvironment
+    from nbrefine.errors import NbrefineError
+    from nbrefine.handbook import iterative_refine
+    from nbrefine.kernel import Kernel
+    from nbrefine.loop import EpisodeRun, refine, start
+    from nbrefine.notebook import load, save
+    from nbrefine.prompts import build_repair_prompt
+    from nbrefine.state import Action, State, StepResult
+    from nbrefine.stopping import detect_cycle, track_regression
+    from nbrefine.values import Episode, Sampling, Signal, SignalBundle, Task
+    from nbrefine.views.terminal import show
+
+__all__ = [
+    "Action",
+    "Budget",
+    "Episode",
+    "EpisodeRun",
+    "Kernel",
+    "NbrefineError",
+    "NotebookEnvironment",
+    "Sampling",
+    "Signal",
+    "SignalBundle",
+    "State",
+    "StepResult",
+    "Task",
+    "__version__",
+    "build_repair_prompt",
+    "detect_cycle",
+    "iterative_refine",
+    "load",
+    "refine",
+    "save",
+    "show",
+    "start",
+    "track_regression",
+]
+
+_HOMES = {
+    "Action": "state",
+    "Budget": "budget",
+    "Episode": "values",
+    "EpisodeRun": "loop",
+    "Kernel": "kernel",
+    "NbrefineError": "errors",
+    "NotebookEnvironment": "env",
+    "Sampling": "values",
+    "Signal": "values",
+    "SignalBundle": "values",
+    "State": "state",
+    "StepResult": "state",
+    "Task": "values",
+    "build_repair_prompt": "prompts",
+    "detect_cycle": "stopping",
+    "iterative_refine": "handbook",
+    "load": "notebook",
+    "refine": "loop",
+    "save": "notebook",
+    "show": "views.terminal",
+    "start": "loop",
+    "track_regression": "stopping",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used, so that the import itself stays light."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nbrefine' has no attribute {name!r}")
+    value = getattr(import_module(f"nbrefine.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

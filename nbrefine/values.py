@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
 
 from nbrefine.outputs import CellResult
+
+
+def utc_now() -> str:
+    """Give the present moment as ISO 8601 in UTC, to the microsecond."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
 
 Verdict = Literal[
     "solved",

@@ -1,0 +1,450 @@
+"""The environment: `step(state, action)` runs one attempt and tells what came of it.
+
+It alone decides where an attempt runs and what becomes of a rejected one.  Drivers over it
+(`nbrefine.loop`) choose the actions; the `Episode` in `state.hidden` is the whole truth.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+from uuid import uuid4
+
+from nbrefine import history as histories
+from nbrefine import prompts
+from nbrefine._portal import Run
+from nbrefine._version import __version__
+from nbrefine.errors import InvalidTaskError, KernelDeadError, UsageError
+from nbrefine.extraction import extract
+from nbrefine.history import History
+from nbrefine.kernel import Kernel
+from nbrefine.kernel.namespace import Variable, describe, variables
+from nbrefine.outputs import CellResult
+from nbrefine.rewards.tests import parse_tests, run_tests, signal
+from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
+from nbrefine.stopping import StopRule
+from nbrefine.values import (
+    Episode,
+    Extraction,
+    Isolation,
+    Message,
+    RewardType,
+    Signal,
+    SignalBundle,
+    Stop,
+    Task,
+    TestReport,
+    Turn,
+    Verdict,
+    utc_now,
+)
+
+IsolationPolicy = Literal["auto", "none"]
+
+REBUILD_LIMIT = 5.0
+"""Seconds of recorded run time up to which a session is rebuilt after a rejected attempt."""
+
+
+class Environment(ABC):
+    """A transition: `reset` gives the first state, `step` the next one for an action."""
+
+    @abstractmethod
+    async def _reset(
+        self, *, seed: int | None, options: dict[str, Any] | None
+    ) -> tuple[State, dict[str, Any]]: ...
+
+    @abstractmethod
+    async def _step(self, state: State, action: Action) -> StepResult: ...
+
+    async def aclose(self) -> None:
+        """Release what the environment holds."""
+
+    def areset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> Run[tuple[State, dict[str, Any]]]:
+        """Begin an episode; the started form of `reset`."""
+        return Run(self._reset(seed=seed, options=options))
+
+    def astep(self, state: State, action: Action) -> Run[StepResult]:
+        """Take one step; the started form of `step`."""
+        return Run(self._step(state, action))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[State, dict[str, Any]]:
+        """Begin an episode and give its first state and a dict of facts about it."""
+        return self.areset(seed=seed, options=options).result()
+
+    def step(self, state: State, action: Action) -> StepResult:
+        """Take one step and give what came of it."""
+        return self.astep(state, action).result()
+
+    def close(self) -> None:
+        """Release what the environment holds and wait until it is gone."""
+        Run(self.aclose()).result()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await Run(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookHidden:
+    """What a state of a `NotebookEnvironment` knows and the model does not see."""
+
+    episode: Episode
+    opening: tuple[Message, ...]
+    """System message and task as first shown; every later prompt starts with them."""
+    escalated: bool = False
+    """Whether the observation asks for another approach."""
+
+
+class NotebookEnvironment(Environment):
+    """Attempts run as cells of a live kernel; an accepted one becomes the session.
+
+    Before an attempt the session holds the setup and the accepted cells and nothing else:
+    after a rejected attempt it is rebuilt in a fresh kernel (isolation `rebuild`), unless that
+    is not possible or would run longer than `rebuild_limit`; then the attempt runs in the
+    session as it is (`none`), and the turn says why.
+
+    Parameters
+    ----------
+    tasks: one task, or several chosen by `options={"task_index": i}` on reset.
+    kernel: a kernelspec's name, of which every episode gets a fresh kernel, or a live
+        `Kernel`, which is used as it is and stays open.
+    max_turns: turns until an episode is truncated.
+    timeout: seconds a cell may run; None for no limit.
+    test_timeout: seconds one test may run.
+    isolation: `auto` as told above, or `none` to run every attempt in the session as it is.
+    rebuild_limit: seconds of recorded run time of setup and accepted cells up to which the
+        session is rebuilt.
+    history: which past a prompt shows; by default task, last code and last feedback.
+    rules: when a repeated answer calls for another approach.
+    cwd: working folder of the kernel; file paths in tasks are relative to it.
+    show_tests: whether the prompt shows the visible tests.
+
+    Raises
+    ------
+    UsageError: there is no task, or a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        tasks: Task | tuple[Task, ...] | list[Task],
+        *,
+        kernel: Kernel | str = "python3",
+        max_turns: int = 5,
+        timeout: float | None = 120.0,
+        test_timeout: float = 10.0,
+        isolation: IsolationPolicy = "auto",
+        rebuild_limit: float = REBUILD_LIMIT,
+        history: History | None = None,
+        rules: StopRule | None = None,
+        cwd: str | Path | None = None,
+        show_tests: bool = True,
+    ) -> None:
+        self.tasks = (tasks,) if isinstance(tasks, Task) else tuple(tasks)
+        if not self.tasks:
+            raise UsageError("An environment needs at least one task", hint="Pass a Task")
+        if max_turns < 1:
+            raise UsageError(f"max_turns is {max_turns}, but an episode has at least one turn")
+        self.max_turns = max_turns
+        self._kernel_spec = kernel
+        self._timeout = timeout
+        self._test_timeout = test_timeout
+        self._isolation = isolation
+        self._rebuild_limit = rebuild_limit
+        self._history = history or histories.current()
+        self._rules = rules or StopRule()
+        self._cwd = cwd
+        self._show_tests = show_tests
+        self._session: _Session | None = None
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    async def aclose(self) -> None:
+        """Shut down the kernel, if the environment started it."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _reset(
+        self, *, seed: int | None, options: dict[str, Any] | None
+    ) -> tuple[State, dict[str, Any]]:
+        options = options or {}
+        index = options.get("task_index", 0)
+        if not 0 <= index < len(self.tasks):
+            raise UsageError(f"task_index is {index}, but there are {len(self.tasks)} tasks")
+        task = self.tasks[index]
+        if task.tests:
+            parse_tests(task.tests, task.entry_point)
+        await self.aclose()
+        self._session = await _Session.open(self._kernel_spec, seed=seed, cwd=self._cwd)
+        setup = await self._session.setup(_setup_source(task, seed, self._session.language))
+        shown = describe(await variables(self._session.kernel))
+        opening = (
+            Message("system", prompts.SYSTEM),
+            Message("user", prompts.task_prompt(task, state=shown, show_tests=self._show_tests)),
+        )
+        episode = Episode(
+            task=task,
+            id=options.get("episode_id") or uuid4().hex,
+            created=utc_now(),
+            kernel=self._session.kernel.info,
+            seed=seed,
+            setup=setup,
+            version=__version__,
+        )
+        return self._state(episode, opening), {"task_index": index}
+
+    def _state(self, episode: Episode, opening: tuple[Message, ...]) -> State:
+        escalated = episode.stop is None and self._rules.should_escalate(episode.turns)
+        messages: tuple[Message, ...] = ()
+        if episode.stop is None:
+            note = prompts.escalation(episode.turns) if escalated else ""
+            messages = self._history(opening, episode.turns, note=note)
+        newest = episode.turns[-1].feedback if episode.turns else opening[-1].content
+        return State(
+            Observation(prompt=newest, messages=messages, task=episode.task.prompt),
+            NotebookHidden(episode, opening, escalated),
+            StateMetadata(len(episode.turns), episode.id, episode.stop is not None),
+        )
+
+    async def _step(self, state: State, action: Action) -> StepResult:
+        hidden: NotebookHidden = state.hidden
+        if self._session is None:
+            raise UsageError("step() came before reset()", hint="Call reset() first")
+        if hidden.episode.stop is not None:
+            raise UsageError("The episode has ended", hint="Call reset() for another one")
+        started, clock = utc_now(), time.monotonic()
+        turn = await self._attempt(state, action)
+        waited = action.reply.seconds if action.reply else 0.0
+        turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
+        episode = replace(hidden.episode, turns=(*hidden.episode.turns, turn))
+        episode = replace(episode, stop=self._end(episode))
+        return StepResult(
+            self._state(episode, hidden.opening),
+            turn.signals,
+            terminated=turn.accepted,
+            truncated=episode.stop is not None and not turn.accepted,
+            extracted_action=turn.code or None,
+            info={
+                "turn": turn.number,
+                "submission": turn.code or action.text or "",
+                "feedback": turn.feedback,
+                "solved": turn.accepted,
+            },
+        )
+
+    def _end(self, episode: Episode) -> Stop | None:
+        turn = episode.turns[-1]
+        if turn.accepted:
+            told = f"{turn.tests.passed}/{turn.tests.total} tests passed" if turn.tests else ""
+            return Stop("solved", told or "the cell ran without an error")
+        if len(episode.turns) >= self.max_turns:
+            return Stop("max-turns", f"not solved in {self.max_turns} turns")
+        return None
+
+    async def _attempt(self, state: State, action: Action) -> Turn:
+        assert self._session is not None
+        hidden: NotebookHidden = state.hidden
+        task, turns = hidden.episode.task, hidden.episode.turns
+        extraction = _read(action, self._session.language)
+        turn = Turn(
+            number=len(turns) + 1,
+            attempt=len(turns) + 1,
+            messages=state.observation.messages if action.reply else (),
+            reply=action.reply,
+            extraction=extraction,
+            verdict="incomplete-reply" if extraction.status == "incomplete" else "no-code",
+            escalated=hidden.escalated and action.reply is not None,
+        )
+        if extraction.status not in ("found", "given"):
+            text = prompts.feedback(extraction, reply=action.reply)
+            return replace(turn, feedback=text, signals=_signals(None, None))
+        isolation, reason = await self._session.prepare(
+            hidden.episode.accepted, self._isolation, self._rebuild_limit
+        )
+        result = await self._session.run(extraction.code, self._timeout)
+        report = await self._test(task, result) if task.tests else None
+        accepted = report.solved if report else result.ok
+        shown = "" if accepted else describe(await self._session.variables())
+        return replace(
+            turn,
+            result=result,
+            tests=report,
+            signals=_signals(result, report),
+            feedback=prompts.feedback(extraction, result=result, tests=report, state=shown),
+            verdict=_verdict(result, accepted=accepted),
+            accepted=accepted,
+            isolation=isolation,
+            isolation_reason=reason,
+        )
+
+    async def _test(self, task: Task, result: CellResult) -> TestReport:
+        assert self._session is not None
+        if result.ok:
+            return await self._session.test(task, self._test_timeout)
+        cases = parse_tests(task.tests, task.entry_point)
+        return TestReport(tuple(replace(case, message="the cell failed") for case in cases))
+
+
+class _Session:
+    """A kernel, and what its state is the work of."""
+
+    def __init__(self, kernel: Kernel, *, ours: bool) -> None:
+        self.kernel = kernel
+        self._ours = ours
+        self._setup: CellResult | None = None
+        self._held: list[str] | None = []
+        """Sources that ran since the setup; None where the state is lost or not known."""
+
+    @classmethod
+    async def open(
+        cls, kernel: Kernel | str, *, seed: int | None, cwd: str | Path | None
+    ) -> _Session:
+        if isinstance(kernel, str):
+            return cls(await Kernel.start(kernel, seed=seed, cwd=cwd), ours=True)
+        return cls(kernel, ours=False)
+
+    @property
+    def language(self) -> str:
+        return self.kernel.info.language
+
+    async def setup(self, source: str) -> CellResult | None:
+        """Run the setup cell, where there is one.
+
+        Raises
+        ------
+        InvalidTaskError: the cell failed.
+        """
+        if not source:
+            return None
+        result = await self.kernel.run(source, timeout=None)
+        if not result.ok:
+            raise InvalidTaskError(
+                f"The task's setup ended with {result.error or result.death or result.status}",
+                hint="Run the setup by itself and mend it",
+            )
+        self._setup = result
+        return result
+
+    async def prepare(
+        self, wanted: Sequence[Turn], policy: IsolationPolicy, limit: float
+    ) -> tuple[Isolation, str]:
+        """Bring the session to setup plus the wanted cells, where that can be done.
+
+        Gives the isolation of the attempt that follows and the reason for it.
+        """
+        sources = [turn.code for turn in wanted]
+        seconds = sum(turn.result.timing.seconds for turn in wanted if turn.result)
+        seconds += self._setup.timing.seconds if self._setup else 0.0
+        told: tuple[Isolation, str]
+        if policy == "none":
+            told = "none", "asked for"
+        elif not self._ours:
+            told = "none", "the kernel was handed in with a state that cannot be rebuilt"
+        elif seconds > limit:
+            told = "none", f"setup and accepted cells ran {seconds:.1f} s, over {limit:g} s"
+        else:
+            told = "rebuild", f"setup and accepted cells ran {seconds:.2f} s"
+        if self._held is None or (told[0] == "rebuild" and self._held != sources):
+            await self._rebuild(sources)
+        return told
+
+    async def _rebuild(self, sources: Sequence[str]) -> None:
+        if not self.kernel.owned:
+            raise KernelDeadError(
+                "The kernel that was handed in has died", hint="Start it again and attach anew"
+            )
+        await self.kernel.restart()
+        self._held = []
+        if self._setup is not None:
+            await self.setup(self._setup.source)
+        for source in sources:
+            await self.run(source, None)
+
+    async def run(self, source: str, timeout: float | None) -> CellResult:
+        held, self._held = self._held, None
+        result = await self.kernel.run(source, timeout=timeout)
+        if result.death is None and not result.lost and self.kernel.alive:
+            self._held = [*(held or ()), source]
+        return result
+
+    async def test(self, task: Task, timeout: float) -> TestReport:
+        """Run the visible tests, which may leave traces in the session."""
+        self._held = None
+        return await run_tests(
+            self.kernel, task.tests, entry_point=task.entry_point, timeout_per_test=timeout
+        )
+
+    async def variables(self) -> tuple[Variable, ...]:
+        return await variables(self.kernel) if self.kernel.alive else ()
+
+    async def close(self) -> None:
+        if self._ours:
+            await self.kernel.shutdown()
+
+
+def _setup_source(task: Task, seed: int | None, language: str) -> str:
+    """Give the setup cell: seeds for a Python kernel, then the task's own setup."""
+    parts = []
+    if seed is not None and language == "python":
+        parts.append(_SEEDING.replace("SEED", str(seed)))
+    if task.setup.strip():
+        parts.append(task.setup.strip())
+    return "\n".join(parts)
+
+
+_SEEDING = """\
+__import__("random").seed(SEED)
+try:
+    __import__("numpy").random.seed(SEED)
+except ImportError:
+    pass"""
+
+
+def _read(action: Action, language: str) -> Extraction:
+    if action.code is not None:
+        return Extraction("given", action.code, language, "the caller supplied the code")
+    finish = action.reply.finish if action.reply else "stop"
+    return extract(action.text or "", language=language, finish=finish)
+
+
+def _signals(result: CellResult | None, report: TestReport | None) -> SignalBundle:
+    if report is not None:
+        return SignalBundle((signal(report),))
+    reward = 1.0 if result is not None and result.ok else 0.0
+    return SignalBundle((Signal("execution", RewardType.OUTCOME, reward),))
+
+
+def _verdict(result: CellResult, *, accepted: bool) -> Verdict:
+    if accepted:
+        return "solved"
+    if result.status == "timeout":
+        return "timeout"
+    return "crashed" if result.status == "died" else "failed"

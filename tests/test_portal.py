@@ -1,0 +1,276 @@
+"""The portal: started work, one spelling for every caller, and clean endings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import NoReturn, Self
+
+import pytest
+
+from nbrefine._portal import Run, call_user, on_portal
+from nbrefine.errors import RunStopped, UsageError
+
+
+async def value(seconds: float = 0.0) -> str:
+    await asyncio.sleep(seconds)
+    return "value"
+
+
+async def forever(ended: list[str]) -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        ended.append("cleaned up")
+
+
+def test_plain_code_asks_for_the_result() -> None:
+    assert Run(value()).result() == "value"
+
+
+def test_a_coroutine_on_any_loop_awaits_it() -> None:
+    async def main() -> str:
+        return await Run(value(0.01))
+
+    assert asyncio.run(main()) == "value"
+
+
+def test_work_begins_before_anyone_waits() -> None:
+    began = threading.Event()
+
+    async def work() -> None:
+        began.set()
+
+    run = Run(work())
+    assert began.wait(10)
+    run.result()
+    assert run.done()
+
+
+def test_an_exception_of_the_work_reaches_every_way_of_asking() -> None:
+    async def fail() -> NoReturn:
+        raise LookupError("gone")
+
+    run = Run(fail())
+    with pytest.raises(LookupError, match="gone"):
+        run.result()
+
+    async def main() -> None:
+        await run
+
+    with pytest.raises(LookupError, match="gone"):
+        asyncio.run(main())
+
+
+def test_stop_cancels_the_work_which_cleans_up_before_the_result_is_told() -> None:
+    ended: list[str] = []
+    began = threading.Event()
+
+    async def work() -> None:
+        began.set()
+        await forever(ended)
+
+    run = Run(work())
+    assert began.wait(10)
+    run.stop()
+    with pytest.raises(RunStopped):
+        run.result(10)
+    assert ended == ["cleaned up"]
+
+
+def test_on_stop_lets_the_work_end_by_itself_with_a_result() -> None:
+    asked = asyncio.Event()
+
+    async def until_asked() -> str:
+        await asked.wait()
+        return "ended by itself"
+
+    run = Run(until_asked(), on_stop=asked.set)
+    run.stop()
+    assert run.result(10) == "ended by itself"
+
+
+def test_cancelling_the_waiting_task_stops_the_work_and_waits_for_its_end() -> None:
+    ended: list[str] = []
+    began = threading.Event()
+
+    async def work() -> None:
+        began.set()
+        await forever(ended)
+
+    async def main() -> None:
+        task = asyncio.create_task(Run(work())._wait())
+        while not began.is_set():  # noqa: ASYNC110 - the event belongs to another thread
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert ended == ["cleaned up"]
+
+
+def test_a_time_out_of_the_caller_leaves_the_work_running() -> None:
+    run = Run(value(0.2))
+    with pytest.raises(TimeoutError):
+        run.result(0.01)
+    assert run.result(10) == "value"
+
+
+def test_asking_for_a_result_on_the_portal_is_refused_instead_of_hanging() -> None:
+    async def ask() -> str:
+        return Run(value()).result()
+
+    with pytest.raises(UsageError, match="Await the run"):
+        Run(ask()).result(10)
+
+
+class Resource:
+    """Something that is entered and left."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self.events.append("aenter")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.events.append("aexit")
+
+    def __enter__(self) -> Self:
+        self.events.append("enter")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.events.append("exit")
+
+
+async def open_resource() -> Resource:
+    return Resource()
+
+
+def test_with_waits_for_the_thing_enters_and_leaves_it() -> None:
+    with Run(open_resource()) as resource:
+        assert resource.events == ["enter"]
+    assert resource.events == ["enter", "exit"]
+
+
+def test_async_with_does_the_same() -> None:
+    async def main() -> list[str]:
+        async with Run(open_resource()) as resource:
+            assert resource.events == ["aenter"]
+        return resource.events
+
+    assert asyncio.run(main()) == ["aenter", "aexit"]
+
+
+def test_user_functions_run_off_the_portal_plain_and_async() -> None:
+    async def where_async() -> bool:
+        await asyncio.sleep(0)
+        return on_portal()
+
+    async def main() -> tuple[bool, bool, bool]:
+        return on_portal(), await call_user(on_portal), await call_user(where_async)
+
+    assert Run(main()).result(10) == (True, False, False)
+
+
+def test_a_user_function_that_raises_stop_iteration_is_an_error_not_a_hang() -> None:
+    async def main() -> None:
+        await call_user(next, iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        Run(main()).result(10)
+
+
+def test_the_heartbeat_wakes_an_idle_loop_that_waits() -> None:
+    """A selector that never wakes would not see an interrupt; count the wake-ups instead."""
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        wakeups = 0
+        original = loop._run_once  # type: ignore[attr-defined]
+
+        def counted() -> None:
+            nonlocal wakeups
+            wakeups += 1
+            original()
+
+        loop._run_once = counted  # type: ignore[attr-defined]
+        await Run(value(1.0))
+        return wakeups
+
+    assert asyncio.run(main()) >= 5
+
+
+def test_a_forked_child_gets_a_portal_of_its_own() -> None:
+    Run(value()).result()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if Run(value()).result(10) == "value" else 1
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+CTRL_C = """
+import asyncio, os, signal, threading, time
+from nbrefine._portal import Run
+
+async def work():
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        print("cleaned up", flush=True)
+
+def press():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press).start()
+try:
+    Run(work()).result()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_stops_the_work_before_it_is_raised() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CTRL_C], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["cleaned up", "interrupted"]
+
+
+def test_a_user_function_that_never_returns_does_not_keep_the_process_alive() -> None:
+    code = (
+        "import time\n"
+        "from nbrefine._portal import Run, call_user\n"
+        "async def main(): await call_user(time.sleep, 3600)\n"
+        "try: Run(main()).result(0.2)\n"
+        "except TimeoutError: print('left')\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "left\n"
+    assert time.monotonic() - began < 60

@@ -105,6 +105,7 @@ def test_cancelling_the_waiting_task_stops_the_work_and_waits_for_its_end() -> N
 
     async def main() -> None:
         task = asyncio.create_task(Run(work())._wait())
+        await asyncio.sleep(0)
         while not began.is_set():  # noqa: ASYNC110 - the event belongs to another thread
             await asyncio.sleep(0.01)
         task.cancel()

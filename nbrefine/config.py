@@ -62,9 +62,9 @@ class RunConfig(BaseModel):
     """How many attempts there may be."""
     timeout: Annotated[float, Field(gt=0)] = 120.0
     """Seconds that one cell may run."""
-    history: str = "full"
+    history: str = "current"
     """How much of the past the model sees."""
-    temperature: Annotated[float, Field(ge=0)] | None = None
+    temperature: Annotated[float, Field(ge=0)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """How long one reply may be, in tokens."""
@@ -114,12 +114,11 @@ class RunConfig(BaseModel):
             raise _explained(error, where, lines) from None
 
     def to_task(self) -> Task:
-        """Give the task as the loop takes it."""
+        """Give the task as the loop takes it; the loop adds the data files' paths itself."""
         return Task(
             prompt=self.task,
             id=self.id,
             setup=self.setup,
-            files=self.data,
             tests=self.tests,
             entry_point=self.entry_point,
         )

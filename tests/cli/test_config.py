@@ -32,9 +32,9 @@ def test_a_task_file_gives_the_task_and_the_sampling(tmp_path: Path) -> None:
         prompt="Add the numbers.",
         id="job",
         setup="import csv\nn = 1\n",
-        files=(str(tmp_path / "table.csv"),),
         tests="assert total == 1",
     )
+    assert config.data == (str(tmp_path / "table.csv"),)
     assert config.to_sampling() == Sampling(temperature=0.5, seed=7)
     assert (config.max_turns, config.timeout, config.model) == (3, 120.0, "local")
 

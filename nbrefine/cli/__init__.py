@@ -1,0 +1,100 @@
+"""The command line `nbrefine`: what each word does is told by `--help`.
+
+Results go to stdout, progress and troubles to stderr.  A trouble is one line that says what to
+do; with `NBREFINE_DEBUG=1` the traceback follows it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from nbrefine._version import __version__
+from nbrefine.cli.info import doctor, models, show
+from nbrefine.cli.run import run
+from nbrefine.errors import NbrefineError, UsageError
+
+SOLVED, UNSOLVED, USAGE, TROUBLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+EXIT_CODES = (
+    "Exit codes: 0 solved (or done), 1 not solved, 2 wrong usage or input, "
+    "3 trouble with a model or kernel, 130 interrupted."
+)
+
+app = typer.Typer(
+    name="nbrefine",
+    help="Refine generated code on a live Jupyter kernel and record every episode.",
+    epilog=EXIT_CODES,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run", epilog=EXIT_CODES)(run)
+app.command("show")(show)
+app.add_typer(models, name="models")
+app.command("doctor")(doctor)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nbrefine {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _common(
+    context: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Tell the version and end."
+    ),
+) -> None:
+    """Refine generated code on a live Jupyter kernel and record every episode."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(USAGE)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code."""
+    sys.exit(call(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def call(arguments: Sequence[str]) -> int:
+    """Run the command line and give its exit code."""
+    as_json = "--json" in arguments
+    try:
+        code = app(arguments, prog_name="nbrefine", standalone_mode=False)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "nbrefine"
+        wrong = UsageError(error.format_message().rstrip("."), hint=f"See `{command} --help`")
+        return _tell(wrong, as_json=as_json)
+    except NbrefineError as error:
+        return _tell(error, as_json=as_json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone; without this the interpreter complains once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return TROUBLE
+    return code if isinstance(code, int) else SOLVED
+
+
+def _tell(error: NbrefineError, *, as_json: bool) -> int:
+    """Tell a trouble in one line, and to a program as JSON; give its exit code."""
+    line = " ".join(str(error).split())
+    typer.echo(f"nbrefine: {line}", err=True)
+    if os.environ.get("NBREFINE_DEBUG") == "1":
+        traceback.print_exception(error)
+    if as_json:
+        kind = type(error).__name__
+        typer.echo(
+            json.dumps({"error": {"kind": kind, "message": error.message, "hint": error.hint}})
+        )
+    return USAGE if isinstance(error, UsageError) else TROUBLE

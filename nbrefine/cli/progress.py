@@ -1,0 +1,149 @@
+"""What a person sees of a running episode: a live panel on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from nbrefine.loop import EpisodeRun
+    from nbrefine.values import Episode, Turn
+
+TICK = 0.1
+"""Seconds between two looks at the run."""
+
+SHOWN_TURNS = 8
+SHOWN_REPLY_LINES = 6
+
+DOING = {
+    "starting": "starting the kernel",
+    "asking": "asking the model",
+    "running": "running the code",
+    "testing": "running the tests",
+    "ended": "closing the record",
+}
+
+
+def follow(run: EpisodeRun, *, max_turns: int, quiet: bool) -> Episode:
+    """Show a run on stderr until it has ended, and give its episode.
+
+    Raises
+    ------
+    NbrefineError: as the run raises it.
+    """
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        _wait(run)
+    elif console.is_terminal:
+        spinner = Spinner("dots")
+        with Live(
+            get_renderable=lambda: _panel(run, max_turns, spinner),
+            console=console,
+            refresh_per_second=1 / TICK,
+        ):
+            _wait(run)
+    else:
+        _wait(run, told=0)
+    return run.result()
+
+
+def _wait(run: EpisodeRun, told: int | None = None) -> None:
+    """Wait for the end; with `told`, the number of turns told so far, tell each as it comes."""
+    while True:
+        ended = run.done()
+        turns = run.episode.turns if run.episode is not None else ()
+        if told is not None:
+            for turn in turns[told:]:
+                typer.echo("  ".join(word for word in _words(turn) if word), err=True)
+            told = len(turns)
+        if ended:
+            return
+        time.sleep(TICK)
+
+
+def _panel(run: EpisodeRun, max_turns: int, spinner: Spinner) -> RenderableType:
+    turns = run.episode.turns if run.episode is not None else ()
+    parts: list[RenderableType] = []
+    if turns:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for column in range(4):
+            table.add_column(justify="right" if column in (2, 3) else "left", no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        for turn in turns[-SHOWN_TURNS:]:
+            style = "green" if turn.accepted else ""
+            table.add_row(*(Text(word, style=style) for word in _words(turn)))
+        if len(turns) > SHOWN_TURNS:
+            parts.append(Text(f"({len(turns) - SHOWN_TURNS} earlier turns)", style="dim"))
+        parts.append(table)
+    if not run.done():
+        spinner.update(text=_now(run, max_turns))
+        parts.append(spinner)
+        parts += _reply_tail(run.activity.reply_text)
+    return Group(*parts)
+
+
+def _words(turn: Turn) -> tuple[str, str, str, str, str]:
+    """Give one finished turn as words: number, verdict, tests, cost, and why it failed."""
+    tests = f"{turn.tests.passed}/{turn.tests.total} tests" if turn.tests else ""
+    tokens = f"{turn.reply.usage.total_tokens} tokens, " if turn.reply else ""
+    return (
+        f"turn {turn.number}",
+        turn.verdict,
+        tests,
+        f"{tokens}{turn.seconds:.1f} s",
+        _reason(turn),
+    )
+
+
+def _reason(turn: Turn) -> str:
+    """Say in a few words why a turn failed."""
+    if turn.accepted:
+        return ""
+    if turn.result is not None and turn.result.error is not None:
+        return " ".join(str(turn.result.error).split())
+    if turn.tests is None:
+        return turn.extraction.reason
+    failing = [case.name for case in turn.tests.cases if not case.passed]
+    return turn.tests.problem or "failing: " + ", ".join(failing)
+
+
+def _now(run: EpisodeRun, max_turns: int) -> Text:
+    doing = run.activity
+    words = [DOING.get(doing.doing, doing.doing)]
+    if doing.turn:
+        words.insert(0, f"turn {doing.turn}/{max_turns}")
+    words.append(f"{time.monotonic() - doing.since:.1f} s")
+    if run.episode is not None:
+        words.append(f"{run.episode.usage.total_tokens} tokens so far")
+    return Text(" · ".join(words))
+
+
+def _reply_tail(text: str) -> list[RenderableType]:
+    lines = text.splitlines()[-SHOWN_REPLY_LINES:]
+    return [Text("  " + line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
+
+
+def report(episode: Episode, record: Path) -> None:
+    """Tell on stdout how an episode ended, the code it found, and where the record is."""
+    stop = episode.stop
+    detail = f": {stop.detail}" if stop is not None and stop.detail else ""
+    turns = f"{len(episode.turns)} turn{'' if len(episode.turns) == 1 else 's'}"
+    spent = f"{turns}, {episode.usage.total_tokens} tokens, {episode.seconds:.1f} s"
+    if episode.solved:
+        typer.echo(f"Solved{detail} ({spent})\n")
+        typer.echo(episode.accepted[-1].code.rstrip() + "\n")
+    else:
+        best = episode.best
+        typer.echo(f"Not solved{detail} ({spent})")
+        if best is not None and best.tests is not None:
+            tests = f"{best.tests.passed} of {best.tests.total} tests"
+            typer.echo(f"Best: attempt {best.number} with {tests}")
+    typer.echo(f"Record: {record} (read it with `nbrefine show {record} --step`)")

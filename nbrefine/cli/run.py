@@ -1,0 +1,214 @@
+"""`nbrefine run`: one task, asked in words or as a YAML file."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import chain, count
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nbrefine.errors import NbrefineError
+
+if TYPE_CHECKING:
+    from nbrefine.config import RunConfig
+    from nbrefine.loop import EpisodeRun
+    from nbrefine.values import Episode
+
+MODEL = (
+    "local, local:NAME, openai:NAME, scripted:FILE or recorded:FILE; see `nbrefine models list`."
+)
+
+
+def run(
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="What to do, in words, or a YAML task file.")
+    ],
+    *,
+    tests: Annotated[
+        Path | None, typer.Option(help="Tests: asserts, check(candidate) or test_ functions.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="A data file the task speaks of; may be repeated.")
+    ] = None,
+    setup: Annotated[
+        Path | None, typer.Option(help="Code that runs before the first attempt.")
+    ] = None,
+    code: Annotated[Path | None, typer.Option(help="A first attempt to start from.")] = None,
+    model: Annotated[str | None, typer.Option(help=MODEL + "  [default: local]")] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="Where an OpenAI-compatible server answers.")
+    ] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="Name of the kernelspec.  [default: python3]")
+    ] = None,
+    max_turns: Annotated[
+        int | None, typer.Option(help="How many attempts there may be.  [default: 5]")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds that one cell may run.  [default: 120]")
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            help="What the model sees of the past: current, full, last:N, window:N, best."
+        ),
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="How freely replies vary.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seeds the kernel and the model.  [default: 0]")
+    ] = None,
+    max_total_tokens: Annotated[
+        int | None, typer.Option(help="Tokens that the whole run may take.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Seconds that the whole run may take.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="The notebook to write.  [default: episode.ipynb]"),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an episode of that name.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Give the result as one JSON document.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no report.")
+    ] = False,
+) -> int:
+    """Ask a model for code, run it on a live kernel, test it, and let it try again.
+
+    Everything is recorded in a notebook while it happens.  Ctrl-C ends the run cleanly; the
+    notebook is complete then.
+    """
+    from nbrefine.cli import progress
+
+    options = {
+        "data": tuple(data) if data else None,
+        "model": model,
+        "base_url": base_url,
+        "kernel": kernel,
+        "max_turns": max_turns,
+        "timeout": timeout,
+        "history": history,
+        "temperature": temperature,
+        "seed": seed,
+        "max_total_tokens": max_total_tokens,
+        "max_seconds": max_seconds,
+        "output": output,
+    }
+    config = _configure(task, {"tests": tests, "setup": setup, "code": code}, options)
+    record = Path(config.output) if config.output else _free_name(Path("episode.ipynb"))
+    with (
+        _started(config, record, overwrite=overwrite) as episode_run,
+        _stopping_on_signals(episode_run) as caught,
+    ):
+        episode = progress.follow(episode_run, max_turns=config.max_turns, quiet=quiet)
+    if as_json:
+        typer.echo(json.dumps(summary(episode, record)))
+    elif not quiet:
+        progress.report(episode, record)
+    if caught:
+        return 128 + caught[0]
+    return 0 if episode.solved else 1
+
+
+def summary(episode: Episode, record: Path) -> dict[str, Any]:
+    """Give the facts of an ended episode as plain JSON."""
+    told = (episode.accepted or (episode.best,))[-1]
+    return {
+        "solved": episode.solved,
+        "verdict": episode.verdict,
+        "stop": asdict(episode.stop) if episode.stop else None,
+        "code": told.code if told else None,
+        "tests": {"passed": told.tests.passed, "total": told.tests.total}
+        if told and told.tests
+        else None,
+        "tokens": {"input": episode.usage.input_tokens, "output": episode.usage.output_tokens},
+        "seconds": round(episode.seconds, 3),
+        "model": episode.model,
+        "kernel": episode.kernel.name,
+        "record": str(record),
+        "turns": episode.to_rows(),
+    }
+
+
+def _configure(
+    task: str, files: Mapping[str, Path | None], options: Mapping[str, Any]
+) -> RunConfig:
+    from nbrefine.config import RunConfig, read_text
+
+    given = {key: value for key, value in options.items() if value is not None}
+    for key, path in files.items():
+        if path is not None:
+            given[key] = read_text(path, what=f"{key} file")
+    if task.endswith((".yaml", ".yml")) and len(task.split()) == 1:
+        return RunConfig.load(Path(task), options=given)
+    return RunConfig.from_options({**given, "task": task})
+
+
+def _free_name(path: Path) -> Path:
+    """Give `path`, or the first of `episode-2.ipynb`, `episode-3.ipynb` … that is not taken."""
+    numbered = (path.with_stem(f"{path.stem}-{n}") for n in count(2))
+    return next(p for p in chain((path,), numbered) if not p.exists())
+
+
+@contextmanager
+def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[EpisodeRun]:
+    """Start the episode, and leave with nothing of it running."""
+    from nbrefine import history, loop, models, notebook
+    from nbrefine._portal import Run
+    from nbrefine.budget import Budget
+
+    model = models.resolve(config.model, base_url=config.base_url, load=notebook.load)
+    try:
+        yield loop.start(
+            config.to_task(),
+            model=model,
+            initial_code=config.code,
+            data=config.data,
+            kernel=config.kernel,
+            max_turns=config.max_turns,
+            timeout=config.timeout,
+            history=history.by_name(config.history),
+            budget=Budget(tokens=config.max_total_tokens, seconds=config.max_seconds),
+            sampling=config.to_sampling(),
+            seed=config.seed,
+            record=record,
+            overwrite=overwrite,
+        )
+    except NbrefineError as error:
+        if error.episode is not None:
+            typer.echo(f"The episode so far is in {record}", err=True)
+        raise
+    finally:
+        Run(model.aclose()).result()
+
+
+@contextmanager
+def _stopping_on_signals(episode_run: EpisodeRun) -> Iterator[list[int]]:
+    """Turn the first Ctrl-C, TERM or HUP into a clean stop, and the second into a hard one."""
+    caught: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+        typer.echo("Stopping and closing the record; once more leaves at once", err=True)
+        episode_run.stop()
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -15,7 +15,9 @@ caller's mistakes and the host's troubles, and neither ever counts against a mod
     │   ├── ModelAuthError             the key is missing or was refused
     │   ├── ModelLimitError            rate or quota, after all retries
     │   ├── ModelTimeoutError          no answer in time, after all retries
-    │   └── ModelResponseError         the answer cannot be read as the protocol says
+    │   ├── ModelRequestError          the server refuses the request as it is put
+    │   ├── ModelResponseError         the answer cannot be read as the protocol says
+    │   └── ModelMismatchError         a recorded model was asked what its record does not hold
     ├── BudgetExceeded                 an agreed limit was reached before a call
     └── RunStopped                     the result of a run that was stopped was asked for
 """
@@ -87,8 +89,16 @@ class ModelTimeoutError(ModelError):
     """The model did not answer in time, through all retries."""
 
 
+class ModelRequestError(ModelError):
+    """The server refuses the request as it is put, for example for a prompt that is too long."""
+
+
 class ModelResponseError(ModelError):
     """The model's answer cannot be read as its protocol says."""
+
+
+class ModelMismatchError(ModelError):
+    """A recorded model was asked what its record does not hold."""
 
 
 class BudgetExceeded(NbrefineError):

@@ -1,0 +1,158 @@
+"""A model that says what it was told to: for tests, classes and work without a network."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbrefine._portal import Run, call_user
+from nbrefine.budget import Budget
+from nbrefine.errors import UsageError
+from nbrefine.models._replies import tidy
+from nbrefine.values import Message, Reply, Sampling
+
+Script = Iterable[str | Reply] | Callable[[Sequence[Message]], Any]
+
+_END: Any = object()
+
+
+class ScriptedModel:
+    """A model whose replies are given beforehand.
+
+    It counts no tokens: `Reply.usage` stays at zero unless a given `Reply` says otherwise.
+
+    Parameters
+    ----------
+    replies: a list, an iterator that is asked for one reply per call, or a function of the
+        messages, plain or `async`; each reply is a text or a `Reply`.
+    name: what the record calls the model.
+    """
+
+    def __init__(self, replies: Script, *, name: str = "scripted") -> None:
+        self.name = name
+        self.requests: list[tuple[Message, ...]] = []
+        """The messages of every call so far."""
+        if callable(replies):
+            self._answer: Callable[[Sequence[Message]], Any] = replies
+        else:
+            source = iter(replies)
+            self._answer = lambda _messages: next(source, _END)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> ScriptedModel:
+        """Read the replies from a file.
+
+        Parameters
+        ----------
+        path: a YAML or JSON list of texts (`.yaml`, `.yml`, `.json`); any other file is text
+            whose replies are separated by lines that hold `---` alone.
+
+        Raises
+        ------
+        UsageError: the file is missing, is not UTF-8, or holds something else.
+        """
+        path = Path(path)
+        return cls(_read(path), name=f"scripted:{path.name}")
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel(name={self.name!r})"
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        sampling: Sampling = Sampling(),
+        budget: Budget | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Run[Reply]:
+        """Give the next reply; see `Model.complete`.
+
+        Raises
+        ------
+        UsageError: the script has ended, or gave something that is neither text nor `Reply`.
+        BudgetExceeded: a limit was reached.
+        """
+        return Run(self._complete(tuple(messages), sampling, budget, on_text))
+
+    async def _complete(
+        self,
+        messages: tuple[Message, ...],
+        sampling: Sampling,
+        budget: Budget | None,
+        on_text: Callable[[str], None] | None,
+    ) -> Reply:
+        if budget is not None:
+            budget.check()
+        began = time.monotonic()
+        answer = await call_user(self._answer, messages)
+        if answer is _END:
+            raise UsageError(
+                f"The scripted model has given all its replies ({len(self.requests)})",
+                hint="Give it one reply for every turn of the run, or ask for fewer turns",
+            )
+        self.requests.append(messages)
+        if isinstance(answer, str):
+            seconds = time.monotonic() - began
+            answer = Reply(answer, model=self.name, sampling=sampling, seconds=seconds)
+        if not isinstance(answer, Reply):
+            raise UsageError(
+                f"The scripted model gave {type(answer).__name__} where a text or a Reply is due",
+                hint="Let it give the reply's text",
+            )
+        reply = tidy(answer)
+        if budget is not None:
+            budget.add_call(reply.usage)
+        if on_text is not None:
+            on_text(reply.text)
+        return reply
+
+    async def aclose(self) -> None:
+        """Do nothing: a script holds nothing."""
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"There is no file {path} of replies", hint="Check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The file {path} of replies cannot be read ({error})") from None
+    suffix = path.suffix.lower()
+    if suffix in (".yaml", ".yml", ".json"):
+        return _listed(path, text, json.loads if suffix == ".json" else _load_yaml)
+    return _separated(text)
+
+
+def _listed(path: Path, text: str, parse: Callable[[str], Any]) -> list[str]:
+    try:
+        replies = parse(text)
+    except ValueError as error:
+        raise UsageError(f"The file {path} of replies does not parse: {error}") from None
+    if not isinstance(replies, list) or not all(isinstance(reply, str) for reply in replies):
+        raise UsageError(
+            f"The file {path} does not hold a list of replies",
+            hint="Write one list whose items are texts",
+        )
+    return replies
+
+
+def _load_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
+def _separated(text: str) -> list[str]:
+    replies: list[list[str]] = [[]]
+    for line in text.splitlines(keepends=True):
+        if line.strip() == "---":
+            replies.append([])
+        else:
+            replies[-1].append(line)
+    return [reply for lines in replies if (reply := "".join(lines)).strip()]

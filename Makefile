@@ -39,12 +39,12 @@ bench: $(VENV)/.ready-test
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 $(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
-	@echo 'Installing nbrefine and what it needs (about 200 MB, once) ...'
+	@echo 'Installing nbrefine and what it needs (about 800 MB on disk, once) ...'
 	@$(BIN)/python -m pip install --quiet --editable '.[local,data]'
 	@touch $@
 
 $(VENV)/.ready-test: pyproject.toml | $(BIN)/python
-	@echo 'Installing nbrefine, its tests and tools (about 250 MB, once) ...'
+	@echo 'Installing nbrefine, its tests and tools (about 900 MB on disk, once) ...'
 	@$(BIN)/python -m pip install --quiet --editable '.[local,data,dev]'
 	@touch $@
 

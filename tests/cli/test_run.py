@@ -1,0 +1,242 @@
+"""`nbrefine run`: what it prints, where, and the code it ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbrefine import notebook
+from nbrefine.cli import call
+
+NBREFINE = str(Path(sys.executable).with_name("nbrefine"))
+WRONG = "```python\nx = 1\n```"
+RIGHT = "```python\nx = 2\n```"
+LIMIT = 60
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NBREFINE_DEBUG", raising=False)
+    Path("tests.py").write_text("assert x == 2\n")
+
+
+def replies(*texts: str) -> str:
+    """Write replies to a file and give the model that reads them out."""
+    Path("replies.json").write_text(json.dumps(texts))
+    return "scripted:replies.json"
+
+
+def nbrefine(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [NBREFINE, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+
+
+def asked(*texts: str) -> tuple[str, ...]:
+    """Give the arguments of a run whose model answers with these texts."""
+    return ("run", "Set x to 2.", "--tests", "tests.py", "--model", replies(*texts))
+
+
+def test_a_solved_task_ends_with_0_and_a_record() -> None:
+    ran = nbrefine(*asked(WRONG, RIGHT), "-o", "out.ipynb")
+    assert ran.returncode == 0, ran.stderr
+    assert "x = 2" in ran.stdout
+    assert "out.ipynb" in ran.stdout
+    told = ran.stderr.splitlines()
+    assert [line.split("  ")[:3] for line in told] == [
+        ["turn 1", "failed", "0/1 tests"],
+        ["turn 2", "solved", "1/1 tests"],
+    ]
+    assert [turn.accepted for turn in notebook.load("out.ipynb").turns] == [False, True]
+
+
+def test_an_unsolved_task_ends_with_1_and_names_its_best() -> None:
+    ran = nbrefine(*asked(WRONG, WRONG), "--max-turns", "2")
+    assert ran.returncode == 1, ran.stderr
+    assert "Not solved" in ran.stdout
+    assert notebook.load("episode.ipynb").solved is False
+
+
+def test_a_second_run_without_a_name_replaces_nothing() -> None:
+    for _ in range(2):
+        assert call([*asked(RIGHT), "--quiet"]) == 0
+    assert notebook.load("episode.ipynb").id != notebook.load("episode-2.ipynb").id
+
+
+def test_json_is_one_document_on_stdout() -> None:
+    ran = nbrefine(*asked(WRONG, RIGHT), "--json")
+    told = json.loads(ran.stdout)
+    assert ran.returncode == 0
+    assert (told["solved"], told["code"]) == (True, "x = 2\n")
+    assert told["tests"] == {"passed": 1, "total": 1}
+    assert told["record"] == "episode.ipynb"
+    assert [turn["verdict"] for turn in told["turns"]] == ["failed", "solved"]
+
+
+def test_quiet_says_nothing() -> None:
+    ran = nbrefine(*asked(RIGHT), "--quiet")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_a_task_file_runs_with_its_own_keys() -> None:
+    Path("job.yaml").write_text(
+        f"task: Set x to 2.\ntests: tests.py\nmodel: {replies(WRONG, RIGHT)}\n"
+        "code: x = 0\nmax_turns: 3\noutput: job.ipynb\n"
+    )
+    assert call(["run", "job.yaml", "--quiet"]) == 0
+    episode = notebook.load("job.ipynb")
+    assert [turn.code.strip() for turn in episode.turns] == ["x = 0", "x = 1", "x = 2"]
+    assert episode.task.id == "job"
+
+
+def test_a_data_file_is_named_from_the_notebooks_folder() -> None:
+    Path("data").mkdir()
+    Path("data/table.csv").write_text("a\n2\n")
+    reply = "```python\nx = int(open('../data/table.csv').read().split()[1])\n```"
+    Path("out").mkdir()
+    assert call([*asked(reply), "--data", "data/table.csv", "-o", "out/e.ipynb", "-q"]) == 0
+    assert notebook.load("out/e.ipynb").task.files == ("../data/table.csv",)
+
+
+BAD_INPUT = {
+    "no tests file": (["--tests", "gone.py"], "gone.py"),
+    "no data file": (["--data", "gone.csv"], "gone.csv"),
+    "tests that do not parse": (["--tests", "broken.py"], "tests"),
+    "no tests in the file": (["--tests", "empty.py"], "test"),
+    "unknown model": (["--model", "nonsense:x"], "nonsense"),
+    "no replies file": (["--model", "scripted:gone.json"], "gone.json"),
+    "unknown kernel": (["--kernel", "no-such-kernel"], "no-such-kernel"),
+    "unwritable output": (["-o", "no/such/folder/out.ipynb"], "no/such/folder"),
+    "someone's notebook": (["-o", "mine.ipynb"], "mine.ipynb"),
+    "unknown history": (["--history", "sideways"], "sideways"),
+    "no turns": (["--max-turns", "0"], "max_turns"),
+    "unknown option": (["--max-turn", "3"], "--max-turns"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "named"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_bad_input_is_one_line_that_names_it_before_the_model_is_asked(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("broken.py").write_text("assert x ==\n")
+    Path("empty.py").write_text("# nothing yet\n")
+    Path("mine.ipynb").write_text(
+        '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    )
+    before = sorted(Path().iterdir())
+    model = replies(RIGHT)
+    given = ["run", "Set x to 2.", "--model", model, *arguments]
+    assert call(given) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert re.fullmatch(r"nbrefine: .+\n", captured.err)
+    assert named in captured.err
+    assert sorted({*before, Path("replies.json")}) == sorted(Path().iterdir())
+
+
+def test_a_trouble_is_json_too_where_json_was_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call([*asked(RIGHT), "--kernel", "no-such-kernel", "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"]["kind"] == "UsageError"
+    assert "no-such-kernel" in told["error"]["message"]
+
+
+def test_a_server_that_is_not_there_is_the_hosts_trouble(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
+    arguments = ["run", "Set x.", "--model", "openai:some", "--base-url", "http://127.0.0.1:9/v1"]
+    assert call([*arguments, "--quiet"]) == 3
+    captured = capsys.readouterr()
+    assert "127.0.0.1:9" in captured.err
+    assert "sk-not-a-real-key" not in captured.err
+
+
+def test_the_traceback_is_there_for_who_asks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBREFINE_DEBUG", "1")
+    assert call([*asked(RIGHT), "--kernel", "no-such-kernel"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.fixture
+def endless() -> Iterator[subprocess.Popen[str]]:
+    """A run whose second cell never ends; its first turn is finished and told."""
+    endless = "```python\nopen('running', 'w').close()\nwhile True: pass\n```"
+    process = subprocess.Popen(
+        [NBREFINE, *asked(WRONG, endless), "-o", "out.ipynb"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_for(Path("running").exists, process)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(condition: Any, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_the_run_with_a_complete_record(
+    endless: subprocess.Popen[str], sent: signal.Signals, code: int
+) -> None:
+    endless.send_signal(sent)
+    out, err = endless.communicate(timeout=LIMIT)
+    assert endless.returncode == code, err
+    assert "Record: out.ipynb" in out
+    assert "Traceback" not in err
+    episode = notebook.load("out.ipynb")
+    assert episode.stop is not None
+    assert episode.stop.reason == "stopped"
+    assert episode.turns[0].code == "x = 1\n"
+    assert not Path("out.nbrefine.jsonl").exists()
+
+
+def test_a_terminal_sees_the_run_live() -> None:
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [NBREFINE, *asked(WRONG, RIGHT)],
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+    )
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(controller, 65536):
+            shown += chunk
+    except OSError:
+        pass  # Linux says EIO where the other side has closed
+    finally:
+        os.close(controller)
+    assert process.wait(LIMIT) == 0
+    assert b"starting the kernel" in shown
+    assert b"turn 2" in shown
+    assert b"1/1 tests" in shown

@@ -1,0 +1,215 @@
+"""Which past a prompt shows, so that it fits.
+
+A strategy is a callable from the opening messages and the turns so far to the messages to
+send.  Roles alternate, no attempt is sent twice, and each strategy leaves out only what it
+must; the episode keeps everything whatever the model sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from nbrefine.errors import UsageError
+from nbrefine.source import fenced
+from nbrefine.values import Message, Turn
+
+NO_FEEDBACK = "No specific feedback available."
+"""Stands for the feedback of a turn that has none."""
+
+
+LEAST = 400
+"""Characters of the last feedback that are worth more to a model than its own last reply."""
+
+
+class History(Protocol):
+    """Anything that chooses the messages to send."""
+
+    def __call__(
+        self, opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
+    ) -> tuple[Message, ...]:
+        """Give the messages of the next prompt.
+
+        Parameters
+        ----------
+        opening: the system message and the task as first shown.
+        turns: the turns so far, oldest first.
+        note: a last word to the model, put at the end of the last user message.
+        """
+        ...
+
+
+def full() -> History:
+    """Show every reply and its feedback, as a chat."""
+
+    def history(
+        opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
+    ) -> tuple[Message, ...]:
+        return _joined(opening, _chat(turns), note)
+
+    return history
+
+
+def last(n: int) -> History:
+    """Show the last `n` replies and their feedback, as a chat."""
+    if n < 1:
+        raise UsageError(f"last({n}) shows no turn", hint="Give a number from 1 on")
+
+    def history(
+        opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
+    ) -> tuple[Message, ...]:
+        return _joined(opening, _chat(turns[-n:]), note)
+
+    return history
+
+
+def current() -> History:
+    """Show the task, the current code and the last feedback, as one user message."""
+
+    def history(
+        opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
+    ) -> tuple[Message, ...]:
+        at = max((i for i, turn in enumerate(turns) if turn.code), default=None)
+        if at is None:
+            return _joined(opening, _feedback(turns[-1:]), note)
+        # After a reply without code, the feedback on the code still stands beside the newest.
+        return _joined(opening, [_attempt(turns[at]), *_feedback(turns[at + 1 :][-1:])], note)
+
+    return history
+
+
+def best() -> History:
+    """Start over from the task, the best code so far and its feedback, as one user message."""
+
+    def history(
+        opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
+    ) -> tuple[Message, ...]:
+        tried = [turn for turn in turns if turn.code]
+        if not tried:
+            return _joined(opening, _feedback(turns[-1:]), note)
+        return _joined(opening, [_attempt(max(tried, key=lambda turn: turn.score))], note)
+
+    return history
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate tokens as a third of the UTF-8 bytes, which overstates English and code."""
+    return (len(text.encode("utf-8", "replace")) + 2) // 3
+
+
+def window(max_tokens: int, count: Callable[[str], int] = estimate_tokens) -> History:
+    """Show as many of the newest turns as fit, as a chat.
+
+    The opening and the last feedback always stay: the oldest turns go first, then the middle
+    of the last feedback, and where `LEAST` characters of it do not fit, the last reply.
+
+    Parameters
+    ----------
+    max_tokens: what all messages may take together.
+    count: tokens of a text.
+    """
+    if max_tokens < 1:
+        raise UsageError(f"window({max_tokens}) has no room", hint="Give a number from 1 on")
+
+    def fits(messages: Iterable[Message]) -> bool:
+        return sum(count(message.content) for message in messages) <= max_tokens
+
+    def history(
+        opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
+    ) -> tuple[Message, ...]:
+        for start in range(max(len(turns), 1)):
+            messages = _joined(opening, _chat(turns[start:]), note)
+            if fits(messages):
+                return messages
+        if not turns:
+            return messages
+        for reply in ([_reply(turns[-1])], []):
+            messages, kept = _squeezed(opening, reply, turns[-1].feedback, note, fits)
+            if kept >= LEAST:
+                break
+        return messages
+
+    return history
+
+
+def by_name(name: str) -> History:
+    """Give the strategy called "full", "current", "best", "last:N" or "window:TOKENS".
+
+    Raises
+    ------
+    UsageError: there is no strategy of that name.
+    """
+    kind, _, number = name.partition(":")
+    plain = {"full": full, "current": current, "best": best}
+    counted: dict[str, Callable[[int], History]] = {"last": last, "window": window}
+    if kind in plain and not number:
+        return plain[kind]()
+    if kind in counted and number.isdecimal():
+        return counted[kind](int(number))
+    raise UsageError(
+        f"There is no history {name!r}", hint="Use full, current, best, last:N or window:TOKENS"
+    )
+
+
+def _squeezed(
+    opening: Sequence[Message],
+    reply: list[Message],
+    feedback: str,
+    note: str,
+    fits: Callable[[Iterable[Message]], bool],
+) -> tuple[tuple[Message, ...], int]:
+    """Cut the feedback to the longest that fits; give the messages and the characters kept."""
+
+    def messages(keep: int) -> tuple[Message, ...]:
+        return _joined(opening, [*reply, Message("user", _cut(feedback, keep))], note)
+
+    low, high = 0, len(feedback)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(messages(middle)) else (low, middle - 1)
+    return messages(low), low
+
+
+def _chat(turns: Sequence[Turn]) -> list[Message]:
+    return [message for turn in turns for message in (_reply(turn), *_feedback([turn]))]
+
+
+def _reply(turn: Turn) -> Message:
+    if turn.reply is not None:
+        return Message("assistant", turn.reply.text)
+    return Message("assistant", _code(turn) if turn.code else "")
+
+
+def _feedback(turns: Sequence[Turn]) -> list[Message]:
+    return [Message("user", turn.feedback or NO_FEEDBACK) for turn in turns]
+
+
+def _attempt(turn: Turn) -> Message:
+    feedback = turn.feedback or NO_FEEDBACK
+    return Message("user", f"Your current code:\n{_code(turn)}\n\n{feedback}")
+
+
+def _code(turn: Turn) -> str:
+    return fenced(turn.code, turn.extraction.language or "python")
+
+
+def _cut(text: str, keep: int) -> str:
+    """Keep the head and the tail of a text."""
+    if keep >= len(text):
+        return text
+    tail = keep // 3
+    left_out = f"[… {len(text) - keep:,} characters left out …]"
+    return f"{text[: keep - tail]}\n{left_out}\n{text[len(text) - tail :]}"
+
+
+def _joined(opening: Sequence[Message], more: Sequence[Message], note: str) -> tuple[Message, ...]:
+    """Put messages in a row in which roles alternate, the note at the end."""
+    row: list[Message] = []
+    for message in (*opening, *more, Message("user", note)):
+        if not message.content:
+            continue
+        if row and row[-1].role == message.role:
+            row[-1] = Message(message.role, f"{row[-1].content}\n\n{message.content}")
+        else:
+            row.append(message)
+    return tuple(row)

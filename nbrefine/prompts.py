@@ -1,0 +1,271 @@
+"""The words a model reads: the task, what came of an attempt, and what to do next.
+
+The texts are short because small local models use them.  Whatever a program has printed or
+raised is data: it stands between marks that it cannot contain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nbrefine.outputs import CellResult, Failure, strip_ansi
+from nbrefine.redaction import clean_text
+from nbrefine.source import fenced
+from nbrefine.values import CaseResult, Extraction, Reply, Task, TestReport, Turn
+
+SYSTEM = (
+    "You write Python for a live Jupyter notebook. "
+    "Reply with exactly one ```python code block and nothing else."
+)
+
+ASK = "Correct the code. Reply with the whole corrected code in exactly one ```python block."
+
+LIMIT = 3000
+"""Characters of one output or traceback that a model is shown."""
+
+TEST_LIMIT = 240
+"""Characters of one part of a failed test that a model is shown."""
+
+REPORT_LIMIT = 4000
+"""Characters of failed tests shown in detail; the names of all others follow."""
+
+
+def task_prompt(task: Task, *, state: str = "", show_tests: bool = True) -> str:
+    """Ask for a task.
+
+    Parameters
+    ----------
+    task: its hidden tests and its reference are not shown.
+    state: the kernel's variables in a few lines.
+    show_tests: whether the visible tests are shown.
+    """
+    parts = [task.prompt]
+    if task.files:
+        parts.append("Data files: " + ", ".join(task.files))
+    if task.setup:
+        parts.append(f"This code has already run:\n{fenced(task.setup, 'python')}")
+    if state:
+        parts.append(_state(state))
+    if task.entry_point:
+        parts.append(f"The tests call `{task.entry_point}`.")
+    if task.tests and show_tests:
+        parts.append(f"The code must pass these tests:\n{fenced(task.tests, 'python')}")
+    return "\n\n".join(parts)
+
+
+def feedback(
+    extraction: Extraction,
+    *,
+    result: CellResult | None = None,
+    tests: TestReport | None = None,
+    state: str = "",
+    reply: Reply | None = None,
+    limit: int = LIMIT,
+) -> str:
+    """Tell a model what came of its reply.
+
+    Parameters
+    ----------
+    extraction: what was found in the reply.
+    result: the run of the code; None where nothing ran.
+    tests: what the visible tests said.
+    state: the kernel's variables in a few lines.
+    reply: the reply, where nothing ran.
+    limit: characters shown of the output and of the traceback.
+    """
+    if result is None:
+        return _nothing_ran(extraction, reply)
+    parts = [_status(result, tests)]
+    if result.error is not None:
+        parts.append("Traceback:\n" + fence_output(fold_traceback(result.error), limit=limit))
+    if tests is not None:
+        parts.append(_tests(tests))
+    said = replace(result, outputs=tuple(o for o in result.outputs if o.kind != "error")).text
+    if said.strip():
+        parts.append("Output:\n" + fence_output(said, limit=limit))
+    parts += [f"{cut.where} was cut: {cut.dropped:,} left out." for cut in result.cut]
+    parts += result.notes
+    if state:
+        parts.append(_state(state))
+    if not (tests.solved if tests else result.ok):
+        parts.append(ASK)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _nothing_ran(extraction: Extraction, reply: Reply | None) -> str:
+    if extraction.status == "incomplete":
+        cut = reply is not None and reply.finish == "length"
+        why = "it was cut at the token limit" if cut else "a code block was left open"
+        return (
+            f"Nothing was run, because your reply was incomplete: {why}. "
+            "Reply again with one short, complete ```python block that ends with ```."
+        )
+    return f"Nothing was run. {extraction.reason} Reply with exactly one ```python block."
+
+
+def _status(result: CellResult, tests: TestReport | None) -> str:
+    seconds = f"{result.timing.seconds:.1f} s"
+    if result.ok:
+        ran = "The code ran without an error"
+        return f"{ran}, but not all tests passed." if tests and not tests.solved else f"{ran}."
+    how = {
+        "error": f"The code failed: {_line(str(result.error or 'error'), TEST_LIMIT)}",
+        "timeout": f"The code was stopped after {seconds}, because it ran too long.",
+        "interrupted": f"The code was interrupted after {seconds}.",
+        "died": f"The code ended the Python process: {result.death or 'it died'}.",
+        "aborted": "The code was not run.",
+    }[result.status]
+    return f"{how} Lost variables: {', '.join(result.lost)}." if result.lost else how
+
+
+def _state(state: str) -> str:
+    return f"Variables in the notebook:\n{state}"
+
+
+def _tests(report: TestReport) -> str:
+    if report.problem:
+        return report.problem
+    lines = [f"{report.passed}/{report.total} tests passed."]
+    room = REPORT_LIMIT
+    rest: list[str] = []
+    for case in report.cases:
+        if case.passed:
+            continue
+        told = _case(case)
+        room -= len(told)
+        if case.status != "not-run" and room >= 0:
+            lines.append(told)
+        else:
+            rest.append(f"{case.name} ({case.status})")
+    if rest:
+        lines.append(f"Also not passed: {', '.join(rest)}")
+    return "\n".join(lines)
+
+
+def _case(case: CaseResult) -> str:
+    word = {"failed": "FAIL", "error": "ERROR", "timeout": "TIMEOUT"}.get(case.status, "NOT RUN")
+    lines = [f"{word} {case.name}: {_line(case.expression, TEST_LIMIT)}".rstrip(": ")]
+    said = "message" if case.status == "failed" else "raised"
+    for label, text in (("got", case.got), ("expected", case.expected), (said, case.message)):
+        if text:
+            lines.append(f"  {label}: {_line(text, TEST_LIMIT)}")
+    return "\n".join(lines)
+
+
+def _line(text: str, limit: int) -> str:
+    """Put a text of the program on one line, so that it cannot pose as ours."""
+    flat = clean_text(strip_ansi(text)).replace("\r", "\\r")
+    return _capped(flat.replace("\n", "\\n"), limit, "…")
+
+
+def escalation(turns: Sequence[Turn]) -> str:
+    """Ask for another approach after a repeat; see `nbrefine.stopping`."""
+    seen = sum(turn.code == turns[-1].code for turn in turns) if turns else 0
+    return (
+        f"You have now sent this attempt {max(seen, 2)} times, and its result does not change. "
+        "Do not send it again. Think about why it cannot work and take a different approach."
+    )
+
+
+def build_repair_prompt(
+    task_description: str, current_code: str, error_feedback: str, iteration: int
+) -> str:
+    """Build the handbook's prompt, which asks to fix code and ends in an open fence.
+
+    Parameters
+    ----------
+    task_description: what the code should do.
+    current_code: the attempt to repair.
+    error_feedback: what running it gave.
+    iteration: 1-based number of that attempt.
+    """
+    return (
+        "You are a Python expert. Repair the code below so that it runs and does its task.\n\n"
+        f"Task: {task_description}\n\n"
+        f"Attempt {iteration} - Current code:\n{fenced(current_code, 'python')}\n\n"
+        f"Execution feedback:\n{error_feedback}\n\n"
+        "Answer with the corrected Python code ONLY and no explanation:\n"
+        "```python\n"
+    )
+
+
+def fill(template: str, **values: object) -> str:
+    """Put values into the `{name}` places of a template; all other braces stay as they are."""
+    return re.sub(r"\{(\w+)\}", lambda place: str(values.get(place[1], place[0])), template)
+
+
+def fence_output(text: str, *, limit: int = LIMIT) -> str:
+    """Put what a program has written between marks that it cannot contain.
+
+    The marks follow from the text, so that a replay gives the same prompt.  ANSI codes go,
+    lone surrogates become U+FFFD, and the middle of a text over `limit` characters is left out,
+    with the count in its place.
+    """
+    shown = _capped(
+        clean_text(strip_ansi(text)).strip("\n"), limit, "\n[… {count:,} characters left out …]\n"
+    )
+    mark = _mark(shown)
+    return f"<output {mark}>\n{shown}\n</output {mark}>"
+
+
+def _mark(text: str) -> str:
+    mark = text
+    while mark in text:
+        mark = hashlib.blake2b(mark.encode(), digest_size=4).hexdigest()
+    return mark
+
+
+def _capped(text: str, limit: int, gap: str) -> str:
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    tail = limit - head
+    return text[:head] + gap.format(count=len(text) - limit) + text[len(text) - tail :]
+
+
+_FRAME = re.compile(r"\s*(?:Cell In\[\d+\]|Input In \[\d+\]|File )")
+_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |\.pyx:|\.pxi:")
+
+
+def fold_traceback(failure: Failure) -> str:
+    """Give a traceback with library frames counted and frames that repeat told once.
+
+    Frames of notebook cells and of files of the user's own stay as they are.
+    """
+    lines = strip_ansi("\n".join(failure.traceback) or str(failure)).split("\n")
+    folded: list[str] = []
+    library = 0
+    previous, repeats = "", 0
+    for frame in _frames(lines):
+        if _FRAME.match(frame) and _LIBRARY.search(frame.split("\n", 1)[0]):
+            library += 1
+            continue
+        if library:
+            folded.append(f"  [{library} frames within libraries]")
+            library = 0
+        if frame == previous and _FRAME.match(frame):
+            repeats += 1
+            continue
+        if repeats:
+            folded.append(f"  [the frame above {repeats} times more]")
+            repeats = 0
+        previous = frame
+        folded.append(frame)
+    return "\n".join(folded)
+
+
+def _frames(lines: Sequence[str]) -> Iterator[str]:
+    """Split a traceback into frames and the texts between them, without rules and blanks."""
+    part: list[str] = []
+    for line in lines:
+        ends = not line.strip()
+        if (ends or _FRAME.match(line)) and part:
+            yield "\n".join(part)
+            part = []
+        if not ends and set(line) != {"-"}:
+            part.append(line)
+    if part:
+        yield "\n".join(part)

@@ -1,0 +1,50 @@
+"""Python source as text: whether it parses as a notebook cell, and how Markdown shows it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+import warnings
+
+_filters = threading.Lock()
+"""`warnings.catch_warnings` changes the whole process; two threads would mix up its undo."""
+
+_IPYTHON = re.compile(r"^\s*[%!?]|[=:]\s*[%!]|\?\s*$", re.MULTILINE)
+
+
+def parse(code: str) -> ast.Module | None:
+    """Parse a cell, magics, shell lines and top-level `await` included; None where it fails."""
+    tree = _parse(code)
+    if tree is None and _IPYTHON.search(code):
+        tree = _parse(_without_magics(code))
+    return tree
+
+
+def _parse(code: str) -> ast.Module | None:
+    # Invalid escapes such as "\d" only warn, but a caller may have made warnings errors.
+    with _filters, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(code)
+        # Null bytes and lone surrogates are ValueErrors; deep nesting exhausts the parser.
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def _without_magics(code: str) -> str:
+    # Imported only for cells that plain Python cannot read.
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        manager = TransformerManager()  # type: ignore[no-untyped-call] # IPython has no types
+        return str(manager.transform_cell(code))
+    except (SyntaxError, ValueError, RecursionError):
+        return code
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Put a text into a Markdown code block that nothing in the text can close."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    mark = "`" * (longest + 1)
+    return f"{mark}{language}\n{text}\n{mark}"

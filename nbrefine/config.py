@@ -167,7 +167,7 @@ _GIVE_PATH = "Give the path of a file that exists"
 
 
 def _located(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Read the code files that keys name, and make data and output paths relative to `folder`."""
+    """Read the code files that keys name, and take all other paths from `folder`."""
     located = dict(values)
     for key in ("setup", "tests", "code"):
         value = located.get(key)
@@ -175,6 +175,9 @@ def _located(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             located[key] = read_text(folder / value, what=f"{key} file")
     if isinstance(data := _several(located.get("data")), list | tuple):
         located["data"] = tuple(_data_file(item, folder) for item in data)
+    kind, _, file = str(located.get("model", "")).partition(":")
+    if file and (kind in ("scripted", "recorded") or file.endswith(".gguf")):
+        located["model"] = f"{kind}:{folder / file}"
     if isinstance(output := located.get("output"), str):
         located["output"] = str(folder / output)
     return located

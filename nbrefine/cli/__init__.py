@@ -83,6 +83,10 @@ def call(arguments: Sequence[str]) -> int:
         # The reader has gone; without this the interpreter complains once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return TROUBLE
+    except Exception:  # noqa: BLE001 - a fault must not end with 1, which says "not solved"
+        traceback.print_exc()
+        typer.echo("nbrefine: this is a fault of nbrefine itself; please report it", err=True)
+        return TROUBLE
     return code if isinstance(code, int) else SOLVED
 
 

@@ -31,16 +31,24 @@ def list_models(
     """List the local models, and say which are here."""
     from nbrefine.models import weights
 
-    rows = [
-        {**asdict(entry), "path": str(path) if (path := weights.find(entry.name)) else None}
-        for entry in weights.catalog()
-    ]
+    entries = [(entry, weights.find(entry)) for entry in weights.catalog()]
     if as_json:
+        rows = [
+            {
+                "name": entry.name,
+                "bytes": entry.bytes,
+                "license": entry.license,
+                "note": entry.note,
+                "path": str(path) if path else None,
+            }
+            for entry, path in entries
+        ]
         typer.echo(json.dumps(rows))
         return
-    for row in rows:
-        here = row["path"] or f"not here; `nbrefine models pull {row['name']}`"
-        typer.echo(f"{row['name']:<22} {row['bytes'] / 1e6:>6.0f} MB  {row['licence']:<12} {here}")
+    for entry, path in entries:
+        typer.echo(f"{entry.name}  {entry.bytes / 1e6:.0f} MB, {entry.license}: {entry.note}")
+        typer.echo(f"    {path or 'not here; nbrefine models pull ' + entry.name}")
+    typer.echo(f"`local` is {weights.recommended().name} on this machine now")
 
 
 @models.command("pull")
@@ -49,10 +57,15 @@ def pull_model(
         str, typer.Argument(help="A name of `nbrefine models list`, or `local` for this machine's.")
     ] = "local",
 ) -> None:
-    """Fetch a model's weights and check their hash."""
+    """Fetch a model's weights, with their hash checked; a broken download goes on."""
+    from nbrefine.cli.progress import download
     from nbrefine.models import weights
 
-    typer.echo(str(weights.pull(name)))
+    entry = weights.get(name.removeprefix("local:"))
+    if (path := weights.find(entry)) is None:
+        typer.echo(f"{entry.name}: {entry.license}, published as {entry.repo}", err=True)
+        path = download(entry.name, lambda progress: weights.pull(entry, progress=progress))
+    typer.echo(str(path))
 
 
 def doctor(

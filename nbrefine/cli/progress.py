@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress import DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from nbrefine._portal import Run
     from nbrefine.loop import EpisodeRun
     from nbrefine.values import Episode, Turn
 
@@ -147,3 +150,28 @@ def report(episode: Episode, record: Path) -> None:
             tests = f"{best.tests.passed} of {best.tests.total} tests"
             typer.echo(f"Best: attempt {best.number} with {tests}")
     typer.echo(f"Record: {record} (read it with `nbrefine show {record} --step`)")
+
+
+def download(what: str, begin: Callable[[Callable[[int, int], None]], Run[Path]]) -> Path:
+    """Show a download on stderr, as a bar or, elsewhere than on a terminal, every tenth of it.
+
+    Parameters
+    ----------
+    what: its name.
+    begin: starts it; is given what to tell bytes done and bytes in all.
+    """
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        with Progress(*Progress.get_default_columns()[:2], *columns, console=console) as bar:
+            task = bar.add_task(what, total=None)
+            return begin(lambda done, whole: bar.update(task, completed=done, total=whole)).result()
+    told = -1
+
+    def tell(done: int, whole: int) -> None:
+        nonlocal told
+        if (tenth := 10 * done // whole) > told:
+            told = tenth
+            typer.echo(f"{what}: {tenth * 10} % of {whole / 1e6:.0f} MB", err=True)
+
+    return begin(tell).result()

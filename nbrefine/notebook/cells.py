@@ -1,0 +1,329 @@
+"""The cells of an episode notebook: what a reader sees and what Run All runs.
+
+Cells hold display copies; the truth is in the notebook's metadata (see `document`).  Only what
+runs without an error is a code cell, so Run All gives the accepted state; everything else is
+Markdown, because JupyterLab runs every code cell whatever its tags say.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from nbrefine.errors import InvalidTaskError
+from nbrefine.notebook import wording
+from nbrefine.notebook.codec import clean
+from nbrefine.notebook.markdown import fence, plain, span, table
+from nbrefine.outputs import CellResult, Display, Output, Stream, Timing
+from nbrefine.values import Episode, Turn
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+"""Left out of cells: without its state a trusted JupyterLab shows an error in its place."""
+
+_SLIDES = {"summary": "slide", "plan": "slide", "rejected": "subslide", "result": "slide"}
+
+Cell = dict[str, Any]
+
+
+def build(episode: Episode, name: str) -> list[Cell]:
+    """Give the cells of an episode, in reading order.
+
+    Parameters
+    ----------
+    name: the notebook's file name, for the line that shows it in a terminal.
+    """
+    cells = [_summary(episode, name), *_parameters(episode), *_setup(episode)]
+    ids = dict(zip(map(id, episode.turns), turn_ids(episode), strict=True))
+    for step, turns in wording.by_step(episode).items():
+        cells.append(_plan(step, turns))
+        rejected = [turn for turn in turns if not turn.accepted]
+        cells += (_rejected(turn, len(turns), ids[id(turn)]) for turn in rejected)
+        cells += _difference(step, turns)
+        cells += (_accepted(turn, ids[id(turn)]) for turn in turns if turn.accepted)
+    return [*cells, *_tests(episode), _final(episode)]
+
+
+def turn_ids(episode: Episode) -> list[str]:
+    """Give every turn's cell id: step and attempt, and the turn where those are taken."""
+    ids: dict[str, None] = {}
+    for position, turn in enumerate(episode.turns, 1):
+        name = f"s{turn.step:02d}-a{turn.attempt:02d}"
+        ids[f"{name}-t{position}" if name in ids else name] = None
+    return list(ids)
+
+
+def _summary(episode: Episode, name: str) -> Cell:
+    steps = wording.by_step(episode)
+    rows = [
+        [
+            f"[Step {step}](#Step-{step})",
+            _fate(turns),
+            str(len(turns)),
+            plain(wording.tests(_chosen(turns))),
+        ]
+        for step, turns in steps.items()
+    ]
+    parts = [
+        f"# {plain(wording.title(episode))}",
+        f"**{plain(wording.verdict(episode), 600)}**",
+        fence(episode.task.prompt, lines=40),
+        table(["Fact", "Value"], [[label, plain(fact)] for label, fact in _facts(episode)]),
+        table(["Step", "Result", "Attempts", "Tests"], rows) if rows else "",
+        _GUIDE,
+        f"    nbrefine show {shlex.quote(name)} --step",
+        _warning(episode),
+    ]
+    return _markdown("ep-summary", "summary", parts)
+
+
+_GUIDE = (
+    "Run All gives the accepted state. Rejected attempts are text, not code cells. "
+    "To read the attempts one by one in a terminal:"
+)
+
+
+def _facts(episode: Episode) -> list[tuple[str, str]]:
+    kernel, usage = episode.kernel, episode.usage
+    version = f"{kernel.language} {kernel.language_version}".strip()
+    facts = [
+        ("Model", episode.model),
+        ("Kernel", ", ".join(filter(None, (kernel.display_name or kernel.name, version)))),
+        ("Tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
+        ("Time", f"{episode.seconds:.1f} s"),
+        ("Seed", "none" if episode.seed is None else str(episode.seed)),
+        ("Hidden tests", "in the metadata, not shown" if episode.task.hidden_tests else ""),
+        ("Recorded", f"{episode.created} by nbrefine {episode.version}".strip()),
+    ]
+    return [(label, fact) for label, fact in facts if fact]
+
+
+def _fate(turns: Sequence[Turn]) -> str:
+    accepted = [str(turn.attempt) for turn in turns if turn.accepted]
+    return f"accepted: attempt {', '.join(accepted)}" if accepted else "nothing accepted"
+
+
+def _chosen(turns: Sequence[Turn]) -> Turn | None:
+    """Give the accepted attempt, or else the best."""
+    ran = [turn for turn in turns if turn.result is not None]
+    accepted = [turn for turn in ran if turn.accepted]
+    return accepted[-1] if accepted else max(ran, key=lambda turn: turn.score, default=None)
+
+
+def _warning(episode: Episode) -> str:
+    """Say where a rejected attempt may have left something behind that Run All does not."""
+    stained = [turn for turn in episode.attempts if turn.isolation == "none" and not turn.accepted]
+    if not stained or not episode.accepted or episode.accepted[-1].number < stained[0].number:
+        return ""
+    places = ", ".join(wording.place(episode, turn) for turn in stained)
+    return (
+        f"Some rejected attempts ran in the live session itself ({places}). What they left "
+        "behind was there when later cells ran, and Run All does not do it again."
+    )
+
+
+def _parameters(episode: Episode) -> list[Cell]:
+    if episode.kernel.language != "python":
+        return []
+    source = (
+        "# What the episode was recorded with. The cells below name the same seed and files.\n"
+        f"episode_seed = {episode.seed!r}\n"
+        f"episode_files = {list(episode.task.files)!r}"
+    )
+    return [_code("ep-params", "parameters", source, tags=["parameters"])]
+
+
+def _setup(episode: Episode) -> list[Cell]:
+    if episode.setup is not None:
+        return [_ran("ep-setup", "setup", episode.setup)]
+    if episode.task.setup:
+        return [_code("ep-setup", "setup", episode.task.setup)]
+    return []
+
+
+def _plan(step: int, turns: Sequence[Turn]) -> Cell:
+    told = f"{len(turns)} attempt{'' if len(turns) == 1 else 's'}, {_fate(turns)}."
+    return _markdown(f"s{step:02d}-plan", "plan", [f"## Step {step}", told])
+
+
+def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
+    why = [span(wording.reason(turn)), plain(wording.tests(turn)) if turn.tests else ""]
+    parts = [
+        f"**Attempt {turn.attempt} of {of} was rejected ({turn.verdict})**",
+        ", ".join(filter(None, why)),
+        "<details>\n<summary>Code, output and feedback</summary>",
+        *_details(turn),
+        "</details>",
+        wording.isolation(turn) if turn.result else "Nothing was run.",
+    ]
+    return _markdown(cell_id, "rejected", parts)
+
+
+def _details(turn: Turn) -> list[str]:
+    code, result = turn.extraction.code, turn.result
+    parts = []
+    if code:
+        parts += ["Code:", fence(code, turn.extraction.language or "text", lines=400)]
+    elif turn.reply is not None:
+        parts += ["Reply:", fence(turn.reply.text)]
+    if result is not None and result.text:
+        parts += ["Output:", fence(result.text)]
+    if result is not None and result.cut:
+        gaps = ", ".join(f"{cut.dropped:,} of {cut.where}" for cut in result.cut)
+        parts.append(f"Left out when it was recorded (characters or outputs): {plain(gaps)}.")
+    if result is not None:
+        parts += (f"Note: {plain(note)}" for note in result.notes)
+    if turn.feedback:
+        parts += ["Feedback to the model:", fence(turn.feedback, lines=40)]
+    return parts
+
+
+def _difference(step: int, turns: Sequence[Turn]) -> list[Cell]:
+    """Compare the attempt that matters with the one before it, and all by their tests."""
+    coded = [turn for turn in turns if turn.code]
+    if len(coded) < 2:
+        return []
+    last = next((turn for turn in reversed(coded) if turn.accepted), coded[-1])
+    position = coded.index(last)
+    parts = []
+    if position:
+        changes = wording.diff(coded[position - 1], last)
+        names = f"attempt {coded[position - 1].attempt} and attempt {last.attempt}"
+        same = f"The code of {names} is the same."
+        parts += [f"Between {names}:", fence(changes, "diff", lines=200)] if changes else [same]
+    header, rows = wording.matrix(turns)
+    if rows:
+        parts.append(table(header, [[plain(name), *words] for name, *words in rows]))
+    parts += (plain(told, 1_000) for told in wording.regressions(turns))
+    return [_markdown(f"s{step:02d}-diff", "diff", parts)]
+
+
+def _accepted(turn: Turn, cell_id: str) -> Cell:
+    if turn.result is None:
+        return _code(cell_id, "accepted", turn.code)
+    return _ran(cell_id, "accepted", turn.result)
+
+
+def _tests(episode: Episode) -> list[Cell]:
+    """Give the visible tests: code where they pass, text where they would fail the run."""
+    task = episode.task
+    if not task.tests:
+        return []
+    if episode.solved and episode.accepted and episode.kernel.language == "python":
+        from nbrefine.rewards.tests import as_cell
+
+        try:
+            return [_code("ep-tests", "tests", as_cell(task.tests, task.entry_point))]
+        except InvalidTaskError:
+            pass  # tests that do not parse are shown as they are
+    why = "" if episode.solved else ", as text, because no accepted attempt passes them all"
+    shown = fence(task.tests, episode.kernel.language, lines=200)
+    return [_markdown("ep-tests", "tests", [f"The visible tests{why}:", shown])]
+
+
+def _final(episode: Episode) -> Cell:
+    parts = ["## Result", plain(wording.verdict(episode), 600)]
+    best = episode.accepted[-1] if episode.accepted else episode.best
+    if best is not None and best.tests is not None and best.tests.cases:
+        header, rows = wording.matrix([best])
+        parts.append(table(header, [[plain(name), *words] for name, *words in rows]))
+    if best is not None and not best.accepted and best.code:
+        parts += ["The best attempt's code, which was not accepted:"]
+        parts.append(fence(best.code, episode.kernel.language, lines=400))
+    return _markdown("ep-final", "result", parts)
+
+
+def _markdown(cell_id: str, role: str, parts: Sequence[str]) -> Cell:
+    return {
+        "cell_type": "markdown",
+        "id": cell_id,
+        "metadata": _metadata(role),
+        "source": clean("\n\n".join(part for part in parts if part)),
+    }
+
+
+def _code(
+    cell_id: str,
+    role: str,
+    source: str,
+    *,
+    tags: Sequence[str] = (),
+    outputs: Sequence[Cell] = (),
+    execution_count: int | None = None,
+) -> Cell:
+    return {
+        "cell_type": "code",
+        "id": cell_id,
+        "metadata": _metadata(role, tags),
+        "source": clean(source),
+        "outputs": list(outputs),
+        "execution_count": execution_count,
+    }
+
+
+def _metadata(role: str, tags: Sequence[str] = ()) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"nbrefine": {"role": role}}
+    if role in ("accepted", "rejected", "tests"):
+        tags = (f"nbrefine-{role}", *tags)
+    if tags:
+        metadata["tags"] = list(tags)
+    if role in _SLIDES:
+        metadata["slideshow"] = {"slide_type": _SLIDES[role]}
+    return metadata
+
+
+def _ran(cell_id: str, role: str, result: CellResult) -> Cell:
+    """Give a code cell with the outputs that it really had."""
+    cell = _code(
+        cell_id,
+        role,
+        result.source,
+        tags=() if result.ok else ("raises-exception",),
+        outputs=[_output(output) for output in result.outputs],
+        execution_count=result.execution_count,
+    )
+    if timing := _timing(result.timing):
+        cell["metadata"]["execution"] = timing
+    return cell
+
+
+def _timing(timing: Timing) -> dict[str, str]:
+    keys = {
+        "iopub.status.busy": timing.busy,
+        "iopub.execute_input": timing.input,
+        "shell.execute_reply": timing.reply,
+        "iopub.status.idle": timing.idle,
+    }
+    return {key: moment for key, moment in keys.items() if moment}
+
+
+def _output(output: Output) -> Cell:
+    if isinstance(output, Stream):
+        return {"output_type": "stream", "name": output.name, "text": clean(output.text)}
+    if isinstance(output, Display):
+        return _display(output)
+    return {
+        "output_type": "error",
+        "ename": clean(output.ename),
+        "evalue": clean(output.evalue),
+        "traceback": [clean(line) for line in output.traceback],
+    }
+
+
+def _display(output: Display) -> Cell:
+    data = {mime: _mime(mime, value) for mime, value in output.data.items() if mime != WIDGET}
+    shown: Cell = {"output_type": "display_data", "data": data, "metadata": {}}
+    if output.execution_count is not None:
+        shown |= {"output_type": "execute_result", "execution_count": output.execution_count}
+    return shown
+
+
+def _mime(mime: str, value: Any) -> Any:
+    """Give a value as the notebook format wants it: JSON for JSON types, text for others."""
+    if mime == "application/json" or mime.endswith("+json"):
+        try:
+            return json.loads(json.dumps(value, allow_nan=False, default=repr))
+        except ValueError:  # NaN is not JSON, and JupyterLab refuses the whole file for it
+            return repr(value)
+    return clean(value if isinstance(value, str) else json.dumps(value, default=repr))

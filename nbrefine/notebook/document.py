@@ -1,0 +1,234 @@
+"""Episode <-> notebook: cells for people, and the whole truth in `metadata.nbrefine`.
+
+The metadata holds every turn with prompt, reply, result and feedback.  A long output of an
+accepted cell is not stored again: its hash is, and the cell has the text.  A person may edit or
+run the notebook; the record of what happened stays, and `from_notebook` notes on the turn what
+no longer agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from nbrefine.errors import RecordError
+from nbrefine.notebook import cells
+from nbrefine.notebook.codec import SCHEMA, Packer, Unpacker, clean, damaged, digest
+from nbrefine.notebook.wording import title
+from nbrefine.outputs import CellResult
+from nbrefine.values import Episode, KernelInfo, Turn
+
+Notebook = dict[str, Any]
+"""A notebook as its JSON has it."""
+
+EDITED = "the cell was edited or removed in the notebook; this is the recorded source"
+RERUN = "the cell was run again or cleared in the notebook; long recorded outputs are lost"
+
+
+def to_notebook(episode: Episode, *, name: str = "episode.ipynb") -> Notebook:
+    """Give an episode as a valid notebook of format 4.5; equal episodes give equal notebooks.
+
+    Parameters
+    ----------
+    name: the file's name, which the notebook tells its reader.
+
+    Returns
+    -------
+    A `nbformat.NotebookNode`, which is a dict.
+    """
+    import nbformat
+
+    return nbformat.from_dict(build(episode, name=name))  # type: ignore[no-any-return,no-untyped-call]
+
+
+def build(episode: Episode, *, name: str, journal: str | None = None) -> Notebook:
+    """Give an episode's notebook.
+
+    Parameters
+    ----------
+    journal: name of the journal that is ahead of the notebook while the episode runs.  Hidden
+        tests and reference stay out of the file then: the candidate could read it.
+    """
+    packer = Packer()
+    built = cells.build(episode, name)
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "episode": packer.head(episode, hidden=journal is None),
+        "turns": [packer.turn(turn) for turn in episode.turns],
+        "messages": packer.fresh_messages,
+    }
+    shared = {digest(text) for text in _long_outputs(built)}
+    record["blobs"] = {k: text for k, text in packer.fresh_blobs.items() if k not in shared}
+    if journal is not None:
+        record["journal"] = journal
+    return {
+        "cells": built,
+        "metadata": {
+            "title": clean(title(episode)),
+            **_language(episode.kernel),
+            "nbrefine": record,
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def dumps(notebook: Notebook) -> str:
+    """Give the text of a notebook's file, after a strict check.
+
+    Raises
+    ------
+    RecordError: the notebook would not be valid.
+    """
+    import nbformat
+
+    try:
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        raise RecordError(
+            f"The notebook would not be valid: {error}", hint="Please report this episode"
+        ) from None
+    node = nbformat.from_dict(notebook)  # type: ignore[no-untyped-call]  # nbformat has no types
+    text = nbformat.v4.writes(node, allow_nan=False)  # type: ignore[no-untyped-call]
+    return f"{text}\n"
+
+
+def from_notebook(notebook: Mapping[str, Any]) -> Episode:
+    """Give the episode back that a notebook holds.
+
+    Parameters
+    ----------
+    notebook: what `to_notebook` gave or `json` or `nbformat` read; cells may be edited.
+
+    Raises
+    ------
+    RecordError: this is another kind of notebook, or its record is damaged or too new.
+    """
+    return parse(notebook, where="The notebook")
+
+
+def parse(notebook: Any, *, where: str) -> Episode:
+    """Do `from_notebook`, and begin errors with `where`."""
+    record = record_of(notebook, where)
+    try:
+        found = _code_cells(notebook)
+        blobs = {digest(text): text for text in _long_outputs(found)}
+        unpacker = Unpacker({**blobs, **record["blobs"]})
+        unpacker.add_messages(record["messages"])
+        turns = []
+        for data in record["turns"]:
+            turn = unpacker.turn(data)
+            turns.append(_noted(turn, RERUN) if unpacker.lost else turn)
+        episode = unpacker.head(record["episode"], turns)
+        if unpacker.lost and episode.setup is not None:
+            episode = replace(episode, setup=_with_note(episode.setup, RERUN))
+        return _compared(episode, found)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(where, error) from None
+
+
+def record_of(notebook: Any, where: str) -> Mapping[str, Any]:
+    """Give the record in a notebook's metadata.
+
+    Raises
+    ------
+    RecordError: there is none, and what this is instead; or it is of a newer kind.
+    """
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("nbformat"), int):
+        raise RecordError(f"{where} is JSON, but not a notebook", hint=_HINT)
+    metadata = notebook.get("metadata")
+    record = metadata.get("nbrefine") if isinstance(metadata, dict) else None
+    if not isinstance(record, dict) or "schema" not in record:
+        raise RecordError(f"{where} is {_kind(notebook)}, not an episode", hint=_HINT)
+    if record["schema"] != SCHEMA:
+        raise RecordError(
+            f"{where} has the schema {record['schema']!r}, and this nbrefine reads {SCHEMA!r}",
+            hint="Install a newer nbrefine",
+        )
+    return record
+
+
+_HINT = "Give a file that nbrefine recorded"
+
+
+def _kind(notebook: Mapping[str, Any]) -> str:
+    if notebook["nbformat"] < 4:
+        return f"a notebook of the old format {notebook['nbformat']}"
+    cells_found = notebook.get("cells")
+    count = len(cells_found) if isinstance(cells_found, list) else 0
+    return f"a plain notebook of {count} cell{'' if count == 1 else 's'}"
+
+
+def _code_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the code cells with their texts joined; on disk a text may be a list of lines."""
+    joined = []
+    for cell in notebook["cells"]:
+        if cell.get("cell_type") == "code":
+            outputs = [_joined_output(output) for output in cell.get("outputs", ())]
+            joined.append({**cell, "source": _joined(cell.get("source", "")), "outputs": outputs})
+    return joined
+
+
+def _joined_output(output: Mapping[str, Any]) -> dict[str, Any]:
+    data = {
+        mime: value if mime.endswith("json") else _joined(value)
+        for mime, value in output.get("data", {}).items()
+    }
+    return {**output, "text": _joined(output.get("text", "")), "data": data}
+
+
+def _joined(text: Any) -> Any:
+    return "".join(text) if isinstance(text, list) else text
+
+
+def _long_outputs(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Give the texts in the outputs of code cells that a record would store by hash."""
+    for cell in found:
+        for output in cell.get("outputs", ()):
+            texts = [output.get("text"), output.get("evalue"), *output.get("traceback", ())]
+            texts += output.get("data", {}).values()
+            yield from (text for text in texts if isinstance(text, str))
+
+
+def _compared(episode: Episode, found: list[dict[str, Any]]) -> Episode:
+    """Note on each accepted turn where its cell was edited or taken away."""
+    sources: dict[str, str] = {}
+    for cell in found:
+        # A copied cell keeps its id in some editors; the first one is ours.
+        sources.setdefault(cell.get("id", ""), cell["source"])
+    turns = [
+        _noted(turn, EDITED) if turn.accepted and sources.get(cell_id) != _source(turn) else turn
+        for turn, cell_id in zip(episode.turns, cells.turn_ids(episode), strict=True)
+    ]
+    return replace(episode, turns=tuple(turns))
+
+
+def _noted(turn: Turn, note: str) -> Turn:
+    return turn if turn.result is None else replace(turn, result=_with_note(turn.result, note))
+
+
+def _with_note(result: CellResult, note: str) -> CellResult:
+    return replace(result, notes=(*result.notes, note))
+
+
+def _source(turn: Turn) -> str:
+    return turn.result.source if turn.result is not None else turn.code
+
+
+def _language(kernel: KernelInfo) -> dict[str, Any]:
+    """Give the standard metadata that tells a front end which kernel to start."""
+    info = {
+        "name": kernel.language,
+        "version": kernel.language_version,
+        "file_extension": kernel.file_extension,
+        "mimetype": kernel.mimetype,
+    }
+    if kernel.language == "python":
+        info["nbconvert_exporter"] = "python"
+    metadata: dict[str, Any] = {"language_info": {k: text for k, text in info.items() if text}}
+    name = kernel.name or ("python3" if kernel.language == "python" else "")
+    if name:
+        spec = {"name": name, "display_name": kernel.display_name or name}
+        metadata["kernelspec"] = {**spec, "language": kernel.language}
+    return metadata

@@ -1,0 +1,216 @@
+"""`Recorder` keeps the record of a running episode; `save` and `load` are for whole ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from nbrefine.errors import RecordError, UsageError
+from nbrefine.notebook import document, files, journal
+from nbrefine.notebook.journal import Found, Journal
+from nbrefine.values import Episode, Stop
+
+SHARE = 10
+"""The notebook is written again when this many times its last cost has passed, so that writing
+it takes at most a tenth of a run, however long the episode grows."""
+
+
+def save(episode: Episode, path: str | Path) -> None:
+    """Write an episode to a notebook; an episode that is there is replaced.
+
+    Raises
+    ------
+    RecordError: the place cannot be written, or holds a notebook that is no episode.
+    """
+    real = files.target(path)
+    if real.exists():
+        document.record_of(files.read_json(real), str(path))
+    files.replace_file(real, document.dumps(document.build(episode, name=Path(path).name)))
+
+
+def load(path: str | Path) -> Episode:
+    """Read an episode from its notebook, its journal, or both where the run was killed.
+
+    A run that ended without a stop gets one: reason "killed", with what is known.  A run that
+    is still recording has none.
+
+    Raises
+    ------
+    RecordError: there is no such file, or it is no episode; says what it is instead.
+    """
+    real = Path(os.path.realpath(path))
+    if real.suffix == ".jsonl":
+        return _told(journal.read(real))
+    found = _journal_beside(real)
+    if found is None:
+        episode, ahead = _read(real)
+        gap = f"its journal {ahead} is missing or damaged, so later turns may be missing"
+        return _told(Found(episode, running=False, gaps=(gap,))) if ahead else episode
+    try:
+        episode, ahead = _read(real)
+    except RecordError:  # not there, torn or foreign: the journal holds all there is
+        return _told(found)
+    if episode.id != found.episode.id:
+        raise RecordError(
+            f"{path} and the journal beside it are of different episodes",
+            hint=f"Move one of them away, or read {journal.path_of(real).name} by its own name",
+        )
+    if not ahead:
+        return episode
+    if len(episode.turns) > len(found.episode.turns):
+        found = replace(found, episode=episode)
+    return _told(found)
+
+
+class Recorder:
+    """Keeps the record of one running episode: every turn on disk before the next one begins.
+
+    A turn is an appended line of the journal, whose cost does not grow with the episode.  The
+    notebook follows it at a distance and is whole at every moment.  The journal goes away when
+    the notebook is complete.  The methods block; call them from a worker thread.
+
+    Parameters
+    ----------
+    path: the notebook, ending in `.ipynb`; its folder exists.
+    overwrite: whether an episode recorded there before may be replaced.  A notebook that is no
+        episode is never replaced, nor one that another run is recording.
+
+    Raises
+    ------
+    RecordError: nothing can be recorded there, and what to do.
+    """
+
+    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
+        self._real = files.target(path)
+        self._name = Path(path).name
+        self._overwrite = overwrite
+        self._journal: Journal | None = None
+        self._next_write = 0.0
+        self.check()
+
+    def check(self) -> None:
+        """Check that the episode can be recorded there.
+
+        Raises
+        ------
+        RecordError: as the class says.
+        """
+        if self._real.exists():
+            document.record_of(files.read_json(self._real), str(self._real))
+            if not self._overwrite:
+                raise RecordError(
+                    f"{self._real} holds an episode already",
+                    hint="Choose another name, or say that it may be overwritten",
+                )
+        beside = journal.path_of(self._real)
+        if beside.exists():
+            if journal.is_running(beside):
+                raise RecordError(
+                    f"Another run is recording to {self._real} at this moment",
+                    hint="Choose another name",
+                )
+            if not self._overwrite:
+                raise RecordError(
+                    f"{beside} holds an episode whose run was killed",
+                    hint=f"Read it with `nbrefine show {self._real}`, and choose another name or "
+                    "say that it may be overwritten",
+                )
+        files.check_writable(self._real)
+
+    def begin(self, episode: Episode) -> None:
+        """Open the journal and write what is known before the first turn.
+
+        Raises
+        ------
+        RecordError: it cannot be written.
+        """
+        self._journal = Journal(journal.path_of(self._real))
+        try:
+            files.sweep(self._real)
+            self._journal.append(episode)
+            self._write(episode)
+        except RecordError:
+            self._journal.remove()
+            raise
+
+    def turn(self, episode: Episode) -> None:
+        """Write the turns that are new; they are on the disk when this returns.
+
+        Raises
+        ------
+        RecordError: the journal cannot be written; the next call tries these turns again.
+        """
+        self._open().append(episode)
+        if time.monotonic() >= self._next_write:
+            # The turn is safe in the journal; `end` tells what still keeps the notebook back.
+            with contextlib.suppress(RecordError):
+                self._write(episode)
+
+    def end(self, episode: Episode) -> None:
+        """Write the whole notebook and take the journal away.
+
+        Raises
+        ------
+        RecordError: the notebook cannot be written; the journal stays and holds everything.
+        """
+        opened = self._open()
+        try:
+            opened.append(episode)
+            notebook = document.build(episode, name=self._name)
+            files.replace_file(self._real, document.dumps(notebook))
+            opened.remove()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Release the journal; without `end` before it, the run counts as killed."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _open(self) -> Journal:
+        if self._journal is None:
+            raise UsageError("The recorder is not open", hint="Call begin() first")
+        return self._journal
+
+    def _write(self, episode: Episode) -> None:
+        began = time.monotonic()
+        try:
+            beside = journal.path_of(self._real).name
+            notebook = document.build(episode, name=self._name, journal=beside)
+            files.replace_file(self._real, document.dumps(notebook))
+        finally:
+            ended = time.monotonic()
+            self._next_write = ended + SHARE * (ended - began)
+
+
+def _journal_beside(real: Path) -> Found | None:
+    """Read the journal of a notebook; None where the notebook must do without."""
+    beside = journal.path_of(real)
+    if not beside.exists():
+        return None
+    try:
+        return journal.read(beside)
+    except RecordError:
+        if real.exists():
+            return None
+        raise
+
+
+def _read(path: Path) -> tuple[Episode, str]:
+    """Read a notebook; the second value names the journal that is ahead of it, if one is."""
+    notebook = files.read_json(path)
+    ahead = document.record_of(notebook, str(path)).get("journal", "")
+    return document.parse(notebook, where=str(path)), ahead
+
+
+def _told(found: Found) -> Episode:
+    """Give a run that ended without a stop the stop that it really had."""
+    episode = found.episode
+    if episode.stop is not None or found.running:
+        return episode
+    told = f"the process that ran it ended without a stop; complete up to turn {len(episode.turns)}"
+    return replace(episode, stop=Stop("killed", "; ".join((told, *found.gaps))))

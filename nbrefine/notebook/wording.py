@@ -1,0 +1,136 @@
+"""What is worth telling about an episode, in words: for the notebook and the terminal alike."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Sequence
+
+from nbrefine.notebook.markdown import one_line
+from nbrefine.values import CaseResult, Episode, Turn
+
+COLUMNS = 8
+"""Attempts a test matrix shows; a page holds no more columns."""
+
+_STATUS = {
+    "passed": "pass",
+    "failed": "fail",
+    "error": "error",
+    "timeout": "timeout",
+    "not-run": "not run",
+}
+
+
+def title(episode: Episode) -> str:
+    """Name an episode: its task's id, or how the task's prompt begins."""
+    first = episode.task.prompt.strip().partition("\n")[0]
+    return one_line(episode.task.id or first, 70) or "An episode"
+
+
+def verdict(episode: Episode) -> str:
+    """Tell in one sentence how an episode ended."""
+    stop = episode.stop
+    many = f"{len(episode.turns)} turn{'' if len(episode.turns) == 1 else 's'}"
+    if stop is None:
+        return f"Running: {many} so far."
+    detail = f": {one_line(stop.detail, 400).rstrip('.')}" if stop.detail else ""
+    if stop.reason == "solved":
+        return f"Solved after {many}{detail}."
+    return f"Not solved after {many}; {stop.reason}{detail}.{_best(episode)}"
+
+
+def _best(episode: Episode) -> str:
+    best = episode.best
+    if best is None or episode.accepted:
+        return ""
+    return f" No attempt was accepted; the best was {place(episode, best)}, {tests(best)}."
+
+
+def place(episode: Episode, turn: Turn) -> str:
+    """Name an attempt, with its step where there are several."""
+    step = f"step {turn.step}, " if len(by_step(episode)) > 1 else ""
+    return f"{step}attempt {turn.attempt}"
+
+
+def by_step(episode: Episode) -> dict[int, list[Turn]]:
+    """Give the turns of each step, in order."""
+    steps: dict[int, list[Turn]] = {}
+    for turn in episode.turns:
+        steps.setdefault(turn.step, []).append(turn)
+    return steps
+
+
+def tests(turn: Turn | None) -> str:
+    """Tell how many tests passed."""
+    if turn is None or turn.tests is None:
+        return "no tests"
+    if turn.tests.problem and not turn.tests.cases:
+        return one_line(turn.tests.problem)
+    return f"{turn.tests.passed}/{turn.tests.total} tests passed"
+
+
+def reason(turn: Turn) -> str:
+    """Tell why an attempt was judged as it was, without its tests."""
+    result = turn.result
+    if result is None:
+        return one_line(turn.extraction.reason) or turn.verdict
+    if result.death is not None:
+        return str(result.death)
+    if result.error is not None:
+        return one_line(str(result.error))
+    if result.status == "timeout":
+        return f"did not end within its time limit ({result.timing.seconds:.1f} s)"
+    return "" if result.ok else f"the cell ended with status {result.status}"
+
+
+def isolation(turn: Turn) -> str:
+    """Tell where an attempt ran and what the session keeps of it."""
+    where = {
+        "fork": "It ran in a branch of the session",
+        "rebuild": "It ran in a session rebuilt from the setup and the accepted cells",
+        "none": "It ran in the live session as it was",
+    }[turn.isolation]
+    because = f" ({one_line(turn.isolation_reason)})" if turn.isolation_reason else ""
+    kept = ", which keeps what it did" if turn.isolation == "none" else ""
+    kept = "; the session keeps nothing of it" if not (kept or turn.accepted) else kept
+    return f"{where}{because}{kept}."
+
+
+def diff(before: Turn, after: Turn) -> str:
+    """Give the unified diff between the code of two attempts, or "" where it is the same."""
+    names = (f"attempt {before.attempt}", f"attempt {after.attempt}")
+    old, new = before.code.splitlines(), after.code.splitlines()
+    return "\n".join(difflib.unified_diff(old, new, *names, lineterm=""))
+
+
+def matrix(turns: Sequence[Turn]) -> tuple[list[str], list[list[str]]]:
+    """Give header and rows of the table test x attempt, in words, the last attempts only."""
+    shown = [turn for turn in turns if turn.tests is not None][-COLUMNS:]
+    cases = [_cases(turn) for turn in shown]
+    names = dict.fromkeys(name for found in cases for name in found)
+    header = ["Test", *(f"Attempt {turn.attempt}" for turn in shown)]
+    rows = [
+        [name, *(_STATUS[found[name].status] if name in found else "not there" for found in cases)]
+        for name in names
+    ]
+    return header, rows
+
+
+def regressions(turns: Sequence[Turn]) -> list[str]:
+    """Name the tests that passed in one attempt and not in the next, one sentence each."""
+    told = []
+    tested = [turn for turn in turns if turn.tests is not None]
+    for before, after in itertools.pairwise(tested):
+        passed = {name for name, case in _cases(before).items() if case.passed}
+        lost = [name for name, case in _cases(after).items() if name in passed and not case.passed]
+        if lost:
+            names = ", ".join(lost)
+            told.append(
+                f"Regression at attempt {after.attempt}: {names} passed at attempt "
+                f"{before.attempt} and no longer does."
+            )
+    return told
+
+
+def _cases(turn: Turn) -> dict[str, CaseResult]:
+    return {case.name: case for case in turn.tests.cases} if turn.tests else {}

@@ -1,0 +1,98 @@
+"""What the README shows is true: its programs run, its commands parse, its tree stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbrefine import models
+from nbrefine.cli import app
+from nbrefine.config import RunConfig
+from nbrefine.models.scripted import ScriptedModel
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+SLUG = """```python
+import re
+def slug(text):
+    return "-".join(re.findall("[a-z0-9]+", text.lower()))
+```"""
+REPLIES = {"slug": SLUG, "x": "```python\nx = 1 + 2 + 3\n```"}
+"""What the model of the README's programs answers, by a word of the task."""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = "".join(blocks("console")).splitlines()
+    return [line.removeprefix("$ ").partition("  #")[0] for line in lines]
+
+
+def offline(spec: Any, **_: Any) -> ScriptedModel:
+    """Stand in for the model on this machine."""
+    assert spec == "local"
+    return ScriptedModel(
+        lambda messages: next(r for word, r in REPLIES.items() if word in messages[-1].content)
+    )
+
+
+def test_the_programs_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(models, "resolve", offline)
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), {})
+    told = capsys.readouterr().out
+    assert "2/2 tests passed" in told
+    assert "def slug(text):" in told
+    assert "1 solved 1" in told
+    assert "ok 42" in told
+    assert "solved ['solved']" in told
+
+
+@pytest.mark.parametrize("line", [c for c in commands() if c.startswith("nbrefine ")])
+def test_a_command_parses(line: str) -> None:
+    from typer.main import get_command
+
+    arguments = shlex.split(line)[1:]
+    command: Any = get_command(app)
+    context = command.make_context("nbrefine", arguments)
+    while context.protected_args or context.args:
+        name, command, rest = command.resolve_command(context, context.args)
+        context = command.make_context(name, rest, parent=context)
+        if not hasattr(command, "resolve_command"):
+            break
+    assert context.command is command
+
+
+def test_the_make_targets_exist() -> None:
+    named = {line.split()[1] for line in commands() if line.startswith("make ")}
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert named
+    assert named <= targets
+
+
+def test_the_task_file_is_one(tmp_path: Path) -> None:
+    (shown,) = blocks("yaml")
+    path = tmp_path / "task.yaml"
+    path.write_text(shown)
+    assert RunConfig.load(path).max_turns == 5
+
+
+def test_the_file_tree_names_what_is_there_and_leaves_nothing_out() -> None:
+    (tree,) = blocks("text")
+    inside = set(re.findall(r"^  (\S+)", tree, re.MULTILINE))
+    there = {
+        path.name + "/" * path.is_dir()
+        for path in (ROOT / "nbrefine").iterdir()
+        if not path.name.startswith("__") and path.suffix in ("", ".py")
+    }
+    assert inside == there - {"_version.py"}

@@ -11,12 +11,19 @@ The command line's options have the same names and win over the file's::
     model: local
     max_turns: 5
 
-Paths in a task file are relative to its folder.
+Paths in a task file are relative to its folder.  The kernel works in the notebook's folder,
+wherever that is, so that the notebook can be run again there: where code names a data file
+just as `data` does, it gets the path from the notebook's folder.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
+import io
+import json
+import os
+import tokenize
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -31,6 +38,9 @@ from nbrefine.values import Sampling, Task
 def _several(value: object) -> object:
     """Let one path stand for a list of one."""
     return (value,) if isinstance(value, str) else value
+
+
+CODE_KEYS = ("setup", "tests", "code")
 
 
 class RunConfig(BaseModel):
@@ -92,9 +102,9 @@ class RunConfig(BaseModel):
             the message names the key and its line.
         """
         given, lines = _read_yaml(path)
-        values = {**_located(given, path.parent), **_located(options or {}, Path())}
-        values.setdefault("id", path.stem)
-        return cls._checked(values, where=str(path), lines=lines)
+        own, given_too = _Located(given, path.parent), _Located(options or {}, Path())
+        values = {"id": path.stem, **own.values, **given_too.values}
+        return cls._checked(values, own.data | given_too.data, where=str(path), lines=lines)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -104,14 +114,28 @@ class RunConfig(BaseModel):
         ------
         UsageError: a value is wrong; the message names the option.
         """
-        return cls._checked(_located(options, Path()), where="", lines={})
+        located = _Located(options, Path())
+        return cls._checked(located.values, located.data, where="", lines={})
 
     @classmethod
-    def _checked(cls, values: Mapping[str, Any], *, where: str, lines: Mapping[str, int]) -> Self:
+    def _checked(
+        cls,
+        values: Mapping[str, Any],
+        data: Mapping[str, Path],
+        *,
+        where: str,
+        lines: Mapping[str, int],
+    ) -> Self:
         try:
-            return cls.model_validate(values)
+            config = cls.model_validate(values)
         except ValidationError as error:
             raise _explained(error, where, lines) from None
+        folder = Path(config.output).parent if config.output else Path()
+        names = {
+            name: Path(os.path.relpath(path, folder)).as_posix() for name, path in data.items()
+        }
+        code = {key: _renamed(getattr(config, key), names) for key in CODE_KEYS}
+        return config.model_copy(update=code)
 
     def to_task(self) -> Task:
         """Give the task as the loop takes it; the loop adds the data files' paths itself."""
@@ -166,32 +190,55 @@ _SEE_KEYS = "See `nbrefine run --help` for the keys"
 _GIVE_PATH = "Give the path of a file that exists"
 
 
-def _located(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Read the code files that keys name, and take all other paths from `folder`."""
-    located = dict(values)
-    for key in ("setup", "tests", "code"):
-        value = located.get(key)
-        if isinstance(value, str) and "\n" not in value and value.endswith(".py"):
-            located[key] = read_text(folder / value, what=f"{key} file")
-    if isinstance(data := _several(located.get("data")), list | tuple):
-        located["data"] = tuple(_data_file(item, folder) for item in data)
-    kind, _, file = str(located.get("model", "")).partition(":")
-    if file and (kind in ("scripted", "recorded") or file.endswith(".gguf")):
-        located["model"] = f"{kind}:{folder / file}"
-    if isinstance(output := located.get("output"), str):
-        located["output"] = str(folder / output)
-    return located
+class _Located:
+    """Keys whose code files are read, and whose other paths are taken from `folder`."""
+
+    def __init__(self, values: Mapping[str, Any], folder: Path) -> None:
+        self.values = dict(values)
+        self.data: dict[str, Path] = {}
+        """Data files, by the names that they were given."""
+        for key in CODE_KEYS:
+            value = self.values.get(key)
+            if isinstance(value, str) and "\n" not in value and value.endswith(".py"):
+                self.values[key] = read_text(folder / value, what=f"{key} file")
+        data = _several(self.values.get("data"))
+        if isinstance(data, list | tuple) and all(isinstance(name, str) for name in data):
+            self.data = {name: _existing(folder / name) for name in data}
+            self.values["data"] = tuple(str(path) for path in self.data.values())
+        kind, _, file = str(self.values.get("model", "")).partition(":")
+        if file and (kind in ("scripted", "recorded") or file.endswith(".gguf")):
+            self.values["model"] = f"{kind}:{folder / file}"
+        if isinstance(output := self.values.get("output"), str):
+            self.values["output"] = str(folder / output)
 
 
-def _data_file(item: object, folder: Path) -> object:
-    if not isinstance(item, str):
-        return item
-    path = folder / item
+def _existing(path: Path) -> Path:
     if not path.exists():
-        raise UsageError(
-            f"There is no data file {path}", hint="Give the path of a file that exists"
-        )
-    return str(path)
+        raise UsageError(f"There is no data file {path}", hint=_GIVE_PATH)
+    return path
+
+
+def _renamed(code: str, names: Mapping[str, str]) -> str:
+    """Put a path for every string literal that is one of the names, and change nothing else."""
+    lines = code.splitlines(keepends=True)
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return code  # another language, or a mistake that its run will tell
+    for token in reversed(tokens):
+        (row, start), (last_row, end) = token.start, token.end
+        path = names.get(_literal(token)) if token.type == tokenize.STRING else None
+        if path is not None and row == last_row:
+            line = lines[row - 1]
+            lines[row - 1] = line[:start] + json.dumps(path, ensure_ascii=False) + line[end:]
+    return "".join(lines)
+
+
+def _literal(token: tokenize.TokenInfo) -> Any:
+    try:
+        return ast.literal_eval(token.string)
+    except (ValueError, SyntaxError):
+        return None  # an f-string
 
 
 def read_text(path: Path, *, what: str) -> str:

@@ -52,9 +52,29 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     assert config.output == "out.ipynb"
 
 
-def test_an_output_in_the_file_is_relative_to_the_file(tmp_path: Path) -> None:
-    config = RunConfig.load(written(tmp_path, "task: Set x.\noutput: out.ipynb\n"))
+def test_code_finds_a_data_file_from_the_notebooks_folder(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("a\n1\n")
+    path = written(
+        tmp_path,
+        "task: Read table.csv.\ndata: table.csv\n"
+        "setup: |\n"
+        "  t = open('table.csv').read() + \"table.csv\".upper()  # table.csv\n"
+        "  u = f'table.csv', 'table.csv.gz'\n",
+    )
+    config = RunConfig.load(path, options={"output": str(tmp_path / "out" / "e.ipynb")})
+    assert config.setup == (
+        't = open("../table.csv").read() + "../table.csv".upper()  # table.csv\n'
+        "u = f'table.csv', 'table.csv.gz'\n"
+    )
+    assert config.task == "Read table.csv."
+
+
+def test_paths_of_models_and_outputs_are_relative_to_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "task: Set x.\noutput: out.ipynb\nmodel: scripted:r.json\n")
+    config = RunConfig.load(path)
     assert config.output == str(tmp_path / "out.ipynb")
+    assert config.model == f"scripted:{tmp_path / 'r.json'}"
+    assert RunConfig.load(path, options={"model": "scripted:r.json"}).model == "scripted:r.json"
 
 
 @pytest.mark.parametrize(

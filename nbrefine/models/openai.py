@@ -1,0 +1,283 @@
+"""A model on any server that speaks OpenAI's chat completions, by the official client.
+
+Replies are streamed, so that a person sees them grow and a stop takes effect at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+import openai
+
+from nbrefine._portal import Run
+from nbrefine.budget import Budget
+from nbrefine.errors import ModelAuthError, ModelError, UsageError
+from nbrefine.models._closing import Closing
+from nbrefine.models._faults import FAILURES, Fault, diagnose, is_filtered
+from nbrefine.models._stream import Draft
+from nbrefine.values import Message, Reply, Sampling
+
+LONGEST_PAUSE = 60.0
+"""Seconds; a server that asks to wait longer before the next try is not waited for."""
+
+# Pauses are drawn apart from the module's generator, whose seed belongs to the user.
+_jitter = random.Random()  # noqa: S311 - spreads retries, guards nothing
+
+
+class OpenAIModel(Closing):
+    """A model on an OpenAI-compatible server.
+
+    Parameters
+    ----------
+    model: the name the server knows it by; OPENAI_MODEL by default.
+    base_url: the server, such as "http://localhost:11434/v1"; by default OPENAI_BASE_URL, or
+        else OpenAI's own.
+    api_key: by default OPENAI_API_KEY; a server of your own may need none.
+    timeout: seconds the server may be silent, before the reply and between two pieces of it.
+    connect_timeout: seconds until a connection must stand.
+    retries: further tries after a failed one, where another may do better.
+    backoff: seconds before the first further try, doubled each time and jittered; a server
+        that asks for more with Retry-After gets it, up to `LONGEST_PAUSE`.
+    extra: fields added to each request as they are.
+
+    Raises
+    ------
+    UsageError: no model is named.
+    ModelAuthError: OpenAI's own server is meant and there is no key.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        connect_timeout: float = 10.0,
+        retries: int = 4,
+        backoff: float = 0.5,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model or os.environ.get("OPENAI_MODEL", "")
+        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        self.timeout = timeout
+        self.connect_timeout = connect_timeout
+        self.retries = retries
+        self.backoff = backoff
+        self.extra = dict(extra or {})
+        self._key = api_key or os.environ.get("OPENAI_API_KEY", "")
+        self._client: openai.AsyncOpenAI | None = None
+        self._answered = False
+        self._refused_fields: set[str] = set()
+        if not self.model:
+            raise UsageError("No model is named", hint='Name one: "openai:NAME" or OPENAI_MODEL')
+        if not self._key and self.base_url is None:
+            raise ModelAuthError(
+                "There is no key for OpenAI's server",
+                hint="Set OPENAI_API_KEY, name another server with base_url, or use a local model",
+            )
+
+    @property
+    def name(self) -> str:
+        return f"openai:{self.model}"
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self.model!r}, base_url={_shown(self.base_url or '') or None!r})"
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        sampling: Sampling = Sampling(),
+        budget: Budget | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Run[Reply]:
+        """Ask for one reply; see `Model.complete`.
+
+        A reply that a content filter withheld or cut, or that reached the token limit, is a
+        reply: `Reply.finish` tells.
+
+        Raises
+        ------
+        ModelUnavailableError: no server there, no such model, or it fails through all tries.
+        ModelAuthError: the key was refused.
+        ModelLimitError: the rate limit held through all tries, or the quota is spent.
+        ModelTimeoutError: silence through all tries.
+        ModelRequestError: the server refuses the request, for example as too long.
+        ModelResponseError: broken or unreadable replies through all tries.
+        BudgetExceeded: a limit was reached before a try.
+        """
+        return Run(self._complete(tuple(messages), sampling, budget, on_text))
+
+    async def _complete(
+        self,
+        messages: tuple[Message, ...],
+        sampling: Sampling,
+        budget: Budget | None,
+        on_text: Callable[[str], None] | None,
+    ) -> Reply:
+        began = time.monotonic()
+        tries = 0
+        while True:
+            if budget is not None:
+                budget.check()
+            draft = Draft()
+            try:
+                await self._try(self._request(messages, sampling), draft, budget, on_text)
+            except FAILURES as failure:
+                if self._concede(failure):
+                    continue
+                if not is_filtered(failure):
+                    tries += 1
+                    await self._bear(failure, tries, began, budget)
+                    if draft.begun and on_text is not None:
+                        on_text("")
+                    continue
+                draft.finish = "content_filter"
+            self._answered = True
+            return draft.reply(sampling, seconds=time.monotonic() - began, retries=tries)
+
+    async def _try(
+        self,
+        request: dict[str, Any],
+        draft: Draft,
+        budget: Budget | None,
+        on_text: Callable[[str], None] | None,
+    ) -> None:
+        left = math.inf if budget is None else budget.seconds_left
+        now = asyncio.get_running_loop().time
+        end = now() + left
+        try:
+            async with (
+                asyncio.timeout_at(min(now() + self.timeout, end)) as silence,
+                await self._connected().chat.completions.create(**request) as stream,
+                contextlib.aclosing(draft.read(stream)) as pieces,
+            ):
+                async for piece in pieces:
+                    silence.reschedule(min(now() + self.timeout, end))
+                    if piece and on_text is not None:
+                        on_text(piece)
+        finally:
+            if budget is not None:
+                budget.add_call(draft.usage)
+
+    async def _bear(
+        self, failure: Exception, tries: int, began: float, budget: Budget | None
+    ) -> None:
+        """Wait before the next try, or raise what the failure means."""
+        left = math.inf if budget is None else budget.seconds_left
+        if budget is not None and left <= 0:
+            budget.check()
+        fault = diagnose(failure, url=self._url, timeout=self.timeout, known=self._answered)
+        if not fault.again or tries > self.retries or fault.wait > LONGEST_PAUSE:
+            hint = fault.hint
+            if isinstance(failure, openai.NotFoundError):
+                hint = await self._known_models() or hint
+            raise self._error(fault, hint, tries, time.monotonic() - began) from None
+        pause = self.backoff * 2 ** (tries - 1) * _jitter.uniform(0.5, 1.0)
+        await asyncio.sleep(min(max(fault.wait, pause), left))
+
+    def _error(self, fault: Fault, hint: str, tries: int, seconds: float) -> ModelError:
+        what = fault.what
+        if fault.wait > LONGEST_PAUSE:
+            what += f"; it asks to wait {fault.wait:.0f} s"
+        if tries > 1:
+            what += f" ({tries} tries in {seconds:.1f} s)"
+        return fault.kind(self._hide(what), hint=self._hide(hint))
+
+    def _request(self, messages: tuple[Message, ...], sampling: Sampling) -> dict[str, Any]:
+        limit = "max_tokens"
+        if limit in self._refused_fields:
+            limit = "max_completion_tokens"
+        request: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": m.role, "content": m.content} for m in messages],
+            "stream": True,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            limit: sampling.max_tokens,
+            "seed": sampling.seed,
+            "stop": list(sampling.stop) or None,
+            "extra_body": self.extra or None,
+        }
+        if "stream_options" not in self._refused_fields:
+            request["stream_options"] = {"include_usage": True}
+        return {name: value for name, value in request.items() if value is not None}
+
+    def _concede(self, failure: Exception) -> bool:
+        """Give up a field the server does not know, once: usage in streams, the older limit."""
+        if not isinstance(failure, (openai.BadRequestError, openai.UnprocessableEntityError)):
+            return False
+        words = str(failure)
+        for field, sign in (
+            ("stream_options", "stream_options"),
+            ("max_tokens", "max_completion_tokens"),
+        ):
+            if sign in words and field not in self._refused_fields:
+                self._refused_fields.add(field)
+                return True
+        return False
+
+    async def _known_models(self) -> str:
+        """Say which models the server has, the likeliest first, or "" where it does not tell."""
+        try:
+            async with asyncio.timeout(self.connect_timeout):
+                page = await self._connected().models.list()
+            names = [str(model.id) for model in page.data]
+        except (*FAILURES, AttributeError, TypeError, ValueError):
+            return ""
+        near = difflib.get_close_matches(self.model, names, n=5, cutoff=0.3)
+        shown = [*near, *(name for name in sorted(names) if name not in near)][:10]
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        return f"The server has: {', '.join(shown)}{more}" if shown else ""
+
+    def _hide(self, text: str) -> str:
+        """Servers quote the key they refuse."""
+        return text.replace(self._key, "[key]") if self._key else text
+
+    @property
+    def _url(self) -> str:
+        return _shown(str(self._connected().base_url))
+
+    def _connected(self) -> openai.AsyncOpenAI:
+        if self._client is None:
+            timeout = httpx2.Timeout(None, connect=self.connect_timeout)
+            self._client = openai.AsyncOpenAI(
+                api_key=self._key or "none",
+                base_url=self.base_url,
+                timeout=timeout,
+                max_retries=0,
+                # No proxy leads to this machine's own loopback.
+                http_client=openai.DefaultAsyncHttpx2Client(
+                    timeout=timeout, trust_env=not _on_loopback(self.base_url or "")
+                ),
+            )
+        return self._client
+
+    async def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+def _shown(url: str) -> str:
+    """The URL without a user's name, password and query, and without a final slash."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")).rstrip(
+        "/"
+    )
+
+
+def _on_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

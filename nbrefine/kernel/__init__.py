@@ -1,1 +1,8 @@
-"""The live kernel: start or connect, run cells, interrupt, look at variables."""
+"""The live kernel: a Jupyter kernel's process and namespace under a controller's hand."""
+
+from __future__ import annotations
+
+from nbrefine.kernel.collect import OutputLimits
+from nbrefine.kernel.live import Kernel
+
+__all__ = ["Kernel", "OutputLimits"]

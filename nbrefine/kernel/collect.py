@@ -1,0 +1,364 @@
+"""From messages to outputs: coalesced, updated in place, and bounded whatever a cell prints."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from nbrefine.kernel.terminal import Terminal
+from nbrefine.outputs import Cut, Display, Failure, Output, Stream
+
+PLAIN = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLimits:
+    """How much of a cell's output is kept; of what is too much, the first and the last half.
+
+    Counted in characters, binary values as the base64 they arrive in.
+    """
+
+    cell: int = 1_000_000
+    """Text of a cell: streams, `text/plain` and tracebacks together."""
+    value: int = 5_000_000
+    """One value of any other MIME type; a longer one is left out whole, as a part of an image
+    or of JSON is nothing."""
+    media: int = 20_000_000
+    """All such values of a cell together."""
+    outputs: int = 2_000
+    """Number of outputs of a cell."""
+
+
+@dataclass(slots=True, eq=False)
+class _Text:
+    """A stream output while it grows."""
+
+    name: Literal["stdout", "stderr"]
+    terminal: Terminal = field(default_factory=Terminal)
+    chunks: deque[str] = field(default_factory=deque)
+    final: int = 0
+    """Characters in `chunks`."""
+
+    @property
+    def size(self) -> int:
+        return self.final + len(self.terminal.line)
+
+    def write(self, text: str) -> None:
+        if done := self.terminal.feed(text):
+            self.chunks.append(done)
+            self.final += len(done)
+
+    def split(self, keep: int) -> _Text:
+        """Keep the first `keep` characters and give the rest, cursor included, as a new text."""
+        text = "".join(self.chunks)
+        keep = min(keep, len(text))
+        rest = _Text(self.name, self.terminal)
+        if keep < len(text):
+            rest.chunks.append(text[keep:])
+            rest.final = len(text) - keep
+        self.terminal, self.chunks, self.final = Terminal(), deque([text[:keep]]), keep
+        return rest
+
+    def drop(self, count: int) -> int:
+        """Drop up to `count` final characters from the front and tell how many went."""
+        dropped = 0
+        while self.chunks and dropped < count:
+            first = self.chunks.popleft()
+            gone = min(len(first), count - dropped)
+            if gone < len(first):
+                self.chunks.appendleft(first[gone:])
+            dropped += gone
+        self.final -= dropped
+        return dropped
+
+    @property
+    def text(self) -> str:
+        return "".join(self.chunks) + self.terminal.line
+
+
+@dataclass(slots=True, eq=False)
+class _Shown:
+    """A display or an error, which does not grow but may be replaced."""
+
+    output: Display | Failure
+    size: int
+    """Characters that count as text."""
+    media: int = 0
+    """Characters that count as media."""
+
+
+class Collector:
+    """Builds the outputs of one cell from its messages and counts what it leaves out.
+
+    Parameters
+    ----------
+    limits: how much is kept.
+    late: whether the outputs come after their cell had ended.
+    redact: applied to every text that is kept.
+    """
+
+    def __init__(
+        self,
+        limits: OutputLimits,
+        *,
+        late: bool = False,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self._limits = limits
+        self._late = late
+        self._redact = redact
+        self._reset()
+
+    def _reset(self) -> None:
+        self._head: list[_Text | _Shown] = []
+        self._tail: deque[_Text | _Shown] = deque()
+        self._sizes = {"head": 0, "tail": 0}
+        self._media = 0
+        self._full = False  # the first half is complete, new outputs go to the tail
+        self._clear_next = False
+        self._dropped: Counter[str] = Counter()
+        self._marks: Counter[str] = Counter()  # characters of our own that say what was cut
+
+    def __bool__(self) -> bool:
+        return bool(self._head or self._tail)
+
+    def feed(self, kind: str, content: dict[str, Any]) -> Output | None:
+        """Take one IOPub message in; give what it adds as an output, None where it adds none."""
+        if kind == "clear_output":
+            if content.get("wait"):
+                self._clear_next = True
+            else:
+                self._reset()
+            return None
+        if self._clear_next:
+            self._reset()
+        if kind == "stream":
+            return self._stream(content)
+        if kind == "error":
+            failure = failure_of(content)
+            self._append(self._shown(failure))
+            return failure
+        if kind in ("display_data", "execute_result", "update_display_data"):
+            return self._display(kind, content)
+        return None
+
+    def _stream(self, content: dict[str, Any]) -> Stream:
+        name: Literal["stdout", "stderr"] = (
+            "stderr" if content.get("name") == "stderr" else "stdout"
+        )
+        text = str(content.get("text", ""))
+        entries = self._tail if self._full else self._head
+        last = entries[-1] if entries else None
+        if not isinstance(last, _Text) or last.name != name:
+            last = _Text(name)
+            entries.append(last)
+        before = last.size
+        last.write(text)
+        self._grow(last.size - before)
+        return Stream(name, text, late=self._late)
+
+    def _display(self, kind: str, content: dict[str, Any]) -> Display:
+        output = Display(
+            data=dict(content.get("data") or {}),
+            metadata=dict(content.get("metadata") or {}),
+            execution_count=content.get("execution_count") if kind == "execute_result" else None,
+            display_id=(content.get("transient") or {}).get("display_id"),
+            late=self._late,
+        )
+        known = self._find(output.display_id) if output.display_id is not None else []
+        for where, shown in known:
+            old = shown.output
+            count = old.execution_count if isinstance(old, Display) else None
+            self._media -= shown.media
+            new = self._shown(replace(output, execution_count=count))
+            self._sizes[where] += new.size - shown.size
+            shown.output, shown.size, shown.media = new.output, new.size, new.media
+        if not known or kind != "update_display_data":
+            self._append(self._shown(output))
+        return output
+
+    def _find(self, display_id: str) -> list[tuple[str, _Shown]]:
+        return [
+            (where, entry)
+            for where, entries in (("head", self._head), ("tail", self._tail))
+            for entry in entries
+            if isinstance(entry, _Shown)
+            and isinstance(entry.output, Display)
+            and entry.output.display_id == display_id
+        ]
+
+    def _shown(self, output: Display | Failure) -> _Shown:
+        """Bring one display or error within the limits of a single output."""
+        longest = self._limits.cell // 2
+        if isinstance(output, Failure):
+            lines = [self._clip(line, longest // 4, "traceback") for line in output.traceback]
+            if sum(map(len, lines)) > longest:
+                lines = [self._clip("\n".join(lines), longest // 2, "traceback")]
+            evalue = self._clip(output.evalue, longest // 4, "error message")
+            output = Failure(output.ename, evalue, tuple(lines))
+            return _Shown(output, len(evalue) + sum(map(len, lines)))
+        data: dict[str, Any] = {}
+        media = 0
+        for mime, value in output.data.items():
+            if mime == PLAIN:
+                data[mime] = self._clip(_text(value), longest, mime)
+                continue
+            size = len(_text(value))
+            if size > self._limits.value or self._media + media + size > self._limits.media:
+                self._dropped[mime] += size
+                continue
+            data[mime] = value
+            media += size
+        if output.data and not data:
+            names = ", ".join(output.data)
+            data[PLAIN] = f"[{names}: left out, as it is longer than the limit]"
+        self._media += media
+        return _Shown(replace(output, data=data), len(_text(data.get(PLAIN, ""))), media)
+
+    def _clip(self, text: str, longest: int, where: str) -> str:
+        if len(text) <= longest:
+            return text
+        dropped = len(text) - longest
+        self._dropped[where] += dropped
+        mark = _mark(dropped)
+        self._marks[where] += len(mark)
+        half = longest // 2
+        return text[:half] + mark + text[len(text) - (longest - half) :]
+
+    def _append(self, entry: _Shown) -> None:
+        if not self._full and self._sizes["head"] + entry.size > self._limits.cell // 2:
+            self._full = True
+        (self._tail if self._full else self._head).append(entry)
+        self._grow(entry.size)
+
+    def _grow(self, size: int) -> None:
+        """Count what was added, close the head when it is full, and keep the tail short."""
+        if not self._full:
+            self._sizes["head"] += size
+            excess = self._sizes["head"] - self._limits.cell // 2
+            if excess > 0 or len(self._head) > self._limits.outputs // 2:
+                self._close_head(max(0, excess))
+            return
+        self._sizes["tail"] += size
+        while self._sizes["tail"] > self._limits.cell // 2:
+            if not self._shorten(self._sizes["tail"] - self._limits.cell // 2):
+                break
+        while len(self._tail) > self._limits.outputs // 2:
+            self._forget(self._tail.popleft())
+
+    def _close_head(self, excess: int) -> None:
+        self._full = True
+        last = self._head[-1]
+        if isinstance(last, _Text) and excess:
+            before = last.size
+            rest = last.split(before - excess)
+            self._sizes["head"] += last.size - before
+            self._tail.append(rest)
+            self._grow(rest.size)
+
+    def _shorten(self, excess: int) -> bool:
+        """Take text from the front of the tail; tell whether there was any to take."""
+        first = self._tail[0]
+        if isinstance(first, _Text):
+            if dropped := first.drop(excess):
+                self._dropped[first.name] += dropped
+                self._sizes["tail"] -= dropped
+                return True
+            if len(self._tail) == 1:
+                return False
+        self._forget(self._tail.popleft())
+        return True
+
+    def _forget(self, entry: _Text | _Shown) -> None:
+        self._sizes["tail"] -= entry.size
+        if isinstance(entry, _Text):
+            self._dropped[entry.name] += entry.size
+            return
+        self._dropped["outputs"] += 1
+        self._media -= entry.media
+        for where, size in _weights(entry.output):
+            self._dropped[where] += size
+
+    def take(self) -> tuple[tuple[Output, ...], tuple[Cut, ...]]:
+        """Give the outputs and the cuts so far, and begin anew."""
+        outputs = tuple(self._outputs())
+        kept = Counter(outputs=len(outputs))
+        kept.subtract(self._marks)
+        for output in outputs:
+            kept.update(dict(_weights(output)))
+        cuts = tuple(Cut(where, kept[where], count) for where, count in self._dropped.items())
+        self._reset()
+        return outputs, cuts
+
+    def _outputs(self) -> Iterator[Output]:
+        gap = sum(self._dropped[name] for name in ("stdout", "stderr"))
+        entries = [*self._head, *self._tail]
+        position = len(self._head)
+        if 0 < position < len(entries):
+            before, after = entries[position - 1], entries[position]
+            if isinstance(after, _Text):
+                mark = _mark(gap) if gap else ""
+                self._marks[after.name] += len(mark)
+                joined = isinstance(before, _Text) and before.name == after.name
+                front = before.text if joined and isinstance(before, _Text) else ""
+                text = _Text(after.name, chunks=deque([front, mark, after.text]))
+                entries[position - joined : position + 1] = [text]
+        for entry in entries:
+            if isinstance(entry, _Shown):
+                yield self._redacted(entry.output)
+            elif text := entry.text:
+                yield Stream(entry.name, self._redact(text), late=self._late)
+
+    def _redacted(self, output: Display | Failure) -> Display | Failure:
+        if isinstance(output, Failure):
+            return redacted_failure(output, self._redact)
+        texts = {
+            mime: self._redact(value)
+            for mime, value in output.data.items()
+            if isinstance(value, str) and not _binary(mime)
+        }
+        return replace(output, data={**output.data, **texts})
+
+
+def failure_of(content: dict[str, Any]) -> Failure:
+    """Read an error from the content of an error message or of a reply."""
+    return Failure(
+        str(content.get("ename", "")),
+        str(content.get("evalue", "")),
+        tuple(str(line) for line in content.get("traceback") or ()),
+    )
+
+
+def redacted_failure(failure: Failure, redact: Callable[[str], str]) -> Failure:
+    """Redact every text of an error."""
+    return Failure(
+        redact(failure.ename), redact(failure.evalue), tuple(map(redact, failure.traceback))
+    )
+
+
+def _binary(mime: str) -> bool:
+    kind = mime.partition("/")[0]
+    return kind in ("image", "audio", "video") and not mime.endswith("+xml")
+
+
+def _weights(output: Output) -> Iterator[tuple[str, int]]:
+    """Give the characters of an output by the names that cuts use."""
+    if isinstance(output, Stream):
+        yield output.name, len(output.text)
+    elif isinstance(output, Failure):
+        yield "traceback", sum(map(len, output.traceback))
+        yield "error message", len(output.evalue)
+    else:
+        for mime, value in output.data.items():
+            yield mime, len(_text(value))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _mark(dropped: int) -> str:
+    return f"\n[... {dropped:,} characters left out ...]\n"

@@ -1,0 +1,39 @@
+"""Which environment a kernel's process gets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+# A wider net than redaction's: a variable that is missing by mistake can be given by hand, one
+# that is there by mistake is read by whatever code a model writes.
+_SECRET = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PWD|CREDENTIALS?|AUTH|COOKIE|DSN)S?"
+    r"(?:_?(?:ID|FILE|\d+))?$",
+    re.IGNORECASE,
+)
+_HARMLESS = frozenset({"PWD", "OLDPWD", "XAUTHORITY"})
+
+# What a controller inside a Jupyter session has from its own server and kernel.
+_OF_ANOTHER_KERNEL = ("JPY_", "JUPYTERHUB_", "NBREFINE_KERNEL")
+
+
+def kernel_environment(given: Mapping[str, str] | None, *, seed: int | None) -> dict[str, str]:
+    """Make a kernel's environment of the controller's own.
+
+    Parameters
+    ----------
+    given: added last, whatever the names; the only way for a key or token to get in.
+    seed: PYTHONHASHSEED, so that the order of sets is the same in a replay; None leaves it.
+    """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _HARMLESS or not (_SECRET.search(name) or name.startswith(_OF_ANOTHER_KERNEL))
+    }
+    environment["PYTHONFAULTHANDLER"] = "1"
+    environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # or ipykernel's start warns on stderr
+    if seed is not None:
+        environment["PYTHONHASHSEED"] = str(seed)
+    return environment | dict(given or {})

@@ -1,0 +1,240 @@
+"""One request to run a cell, from the message that asks for it to its result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from nbrefine.kernel.collect import Collector, OutputLimits, failure_of, redacted_failure
+from nbrefine.kernel.observer import Observer
+from nbrefine.outputs import CellResult, Death, Output, Status, Timing
+
+PRIVATE = "application/vnd.nbrefine+json"
+"""MIME type of messages from helper code, which are never outputs."""
+
+Private = tuple[str, Callable[[Any], None]]
+"""What marks this request's private messages in their metadata, and who gets their data."""
+
+_MUTE = 2.0  # seconds after idle in which a reply may still come
+_IDLE = 10.0  # seconds after the reply in which idle may still come
+
+
+class Execution:
+    """What is known so far of a cell that runs; it has ended when both its reply and idle have
+    arrived, or the process has exited."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        limits: OutputLimits,
+        redact: Callable[[str], str],
+        private: Private | None,
+        on_output: Callable[[Output], object] | None,
+    ) -> None:
+        self.source = source
+        self.private = private
+        self.redact = redact
+        self.cause: Literal["timeout", "interrupted"] | None = None
+        """Why the controller interrupted it, if it did."""
+        self.stop_asked = False
+        self.mute = False
+        """Idle was seen and no reply came."""
+        self.done = False
+        self.death: Death | None = None
+        self.rungs: list[str] = []
+        self.lost: tuple[str, ...] = ()
+        self.notes: list[str] = []
+        self._collector = Collector(limits, redact=redact)
+        self._observer = Observer(on_output, limits.cell, redact) if on_output else None
+        self._reply: dict[str, Any] | None = None
+        self._idle = False
+        self._begun = False  # the kernel has echoed the source
+        self._failed = False  # an error came over IOPub
+        self._times: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        self._seconds = 0.0
+
+    def ask_stop(self) -> None:
+        """Ask whoever conducts the cell to interrupt it."""
+        self.stop_asked = True
+        self._changed.set()
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait for something to happen, at most so long, and tell whether the cell has ended."""
+        if not self.done:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
+            self._changed.clear()
+        return self.done
+
+    async def ended(self, seconds: float | None) -> bool:
+        """Wait for the end, at most so long, and tell whether it came."""
+        deadline = None if seconds is None else self._loop.time() + seconds
+        while not self.done:
+            left = None if deadline is None else deadline - self._loop.time()
+            if left is not None and left <= 0:
+                break
+            await self.wait(left)
+        return self.done
+
+    async def attend(self, timeout: float | None) -> Literal["timeout", "interrupted"] | None:
+        """Stay until the cell has ended or has to be interrupted, and give the reason if so."""
+        deadline = None if timeout is None else self._loop.time() + timeout
+        while not self.done:
+            left = None if deadline is None else deadline - self._loop.time()
+            if left is not None and left <= 0:
+                return "timeout"
+            if self.stop_asked:
+                return "interrupted"
+            if self.mute:
+                self.give_up("the kernel was idle again and gave no reply")
+            await self.wait(left)
+        return self.cause
+
+    def on_reply(self, message: dict[str, Any]) -> None:
+        """Take the reply in."""
+        self._reply = message["content"]
+        self._times["reply"] = _iso(message["header"].get("date"))
+        self.mute = False
+        if self._idle:
+            self._end()
+        else:
+            self._set_timer(_IDLE, self._on_no_idle)
+
+    def on_iopub(self, message: dict[str, Any]) -> None:
+        """Take an IOPub message of this request in."""
+        kind, content = message["msg_type"], message["content"]
+        if kind == "status":
+            self._on_status(content.get("execution_state"), message)
+        elif kind == "execute_input":
+            self._begun = True
+            self._times["input"] = _iso(message["header"].get("date"))
+        elif not self._is_private(kind, content):
+            self._failed |= kind == "error"
+            self._add(kind, content)
+
+    def die(self, death: Death) -> None:
+        """The process has exited."""
+        if not self.done:
+            self.death = death
+            self._end()
+
+    def _on_status(self, state: str | None, message: dict[str, Any]) -> None:
+        if state == "busy":
+            self._times["busy"] = _iso(message["header"].get("date"))
+        elif state == "idle":
+            self._times["idle"] = _iso(message["header"].get("date"))
+            self._idle = True
+            if self._reply is not None:
+                self._end()
+            else:
+                self._set_timer(_MUTE, self._on_mute)
+
+    def _is_private(self, kind: str, content: dict[str, Any]) -> bool:
+        if self.private is None or kind != "display_data":
+            return False
+        nonce, callback = self.private
+        if (content.get("metadata") or {}).get("nbrefine") != nonce or PRIVATE not in content[
+            "data"
+        ]:
+            return False
+        callback(content["data"][PRIVATE])
+        return True
+
+    def _add(self, kind: str, content: dict[str, Any]) -> None:
+        output = self._collector.feed(kind, content)
+        if output is not None and self._observer is not None:
+            self._observer.offer(output)
+
+    def _set_timer(self, seconds: float, action: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, action)
+
+    def _on_mute(self) -> None:
+        self.mute = True
+        self._changed.set()
+
+    def _on_no_idle(self) -> None:
+        self.notes.append(f"the kernel did not say that it was idle {_IDLE:g} s after its reply")
+        self._end()
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.done = True
+        self._seconds = self._loop.time() - self._start
+        self._changed.set()
+
+    def give_up(self, note: str) -> None:
+        """End without a reply, which will not come any more."""
+        self.notes.append(note)
+        self._end()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the kernel answered that it would not run the cell, and did not begin to."""
+        return self._state in ("abort", "aborted") and not self._begun and self.cause is None
+
+    @property
+    def _state(self) -> str:
+        return str((self._reply or {}).get("status", ""))
+
+    @property
+    def _status(self) -> Status:
+        if self.cause is not None:
+            return self.cause
+        if self.death is not None:
+            return "died"
+        if self._state == "ok":
+            return "ok"
+        return "error" if self._state == "error" else "aborted"
+
+    async def result(self) -> CellResult:
+        """Build the result."""
+        reply = self._reply or {}
+        self._read_payload(reply)
+        error = None
+        if self._state == "error":
+            error = redacted_failure(failure_of(reply), self.redact)
+            if not self._failed:
+                self._add("error", reply)
+        if self._observer is not None:
+            self.notes.extend(await self._observer.finish())
+        outputs, cuts = self._collector.take()
+        return CellResult(
+            source=self.source,
+            status=self._status,
+            outputs=outputs,
+            error=error,
+            execution_count=reply.get("execution_count"),
+            timing=Timing(**self._times, seconds=self._seconds),
+            cut=cuts,
+            rungs=tuple(self.rungs),
+            death=self.death if self.cause is None else None,
+            lost=self.lost,
+            notes=tuple(self.notes),
+        )
+
+    def _read_payload(self, reply: dict[str, Any]) -> None:
+        for payload in reply.get("payload") or ():
+            source = payload.get("source")
+            if source == "ask_exit":
+                self.notes.append("exit() or quit() was called; the kernel stays")
+            elif source == "page":  # what `name?` shows in a pager
+                self._add("display_data", {"data": payload.get("data") or {}})
+
+
+def _iso(date: Any) -> str:
+    """Write a header's date, a string or a datetime, as ISO 8601 UTC."""
+    if isinstance(date, datetime):
+        return date.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return str(date or "")

@@ -1,0 +1,248 @@
+"""One life of a kernel as its controller sees it: reached, asked, listened to, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nbrefine.errors import KernelStartError, UsageError
+from nbrefine.kernel.channels import Channel, Channels
+from nbrefine.kernel.execution import Execution
+from nbrefine.kernel.process import Launch, Process
+from nbrefine.outputs import Death
+from nbrefine.values import KernelInfo
+
+_PROBE = 0.5  # seconds between questions to a kernel that comes up
+_LAST_WORDS = 0.25  # seconds from a process's exit in which its last messages are waited for
+
+Late = Callable[[str, dict[str, Any]], None]
+
+
+class Link:
+    """Connected channels, the process behind them if it is ours, and who waits for what.
+
+    Parameters
+    ----------
+    process: the process to link with, started; None for a kernel that somebody else owns.
+    connection: what its connection file says.
+    on_late: takes kind and content of outputs whose request has ended.
+    """
+
+    def __init__(self, process: Process | None, connection: dict[str, Any], on_late: Late) -> None:
+        loop = asyncio.get_running_loop()
+        self.process = process
+        self.info = KernelInfo()
+        self.died: asyncio.Future[Death] = loop.create_future()
+        self._on_late = on_late
+        self._pending: dict[str, Execution] = {}
+        self._probes: set[str] = set()
+        self._heard = False  # IOPub reaches us
+        self._introduction: dict[str, Any] | None = None  # the reply to a probe
+        self._progress = asyncio.Event()
+        self.died.add_done_callback(lambda _: self._progress.set())
+        self._broken = asyncio.Event()  # the kernel's end of IOPub is gone
+        self._channels = Channels(connection, self._deliver, reconnect=10 if process else 100)
+        self._vigil = loop.create_task(self._watch()) if process else None
+
+    @classmethod
+    async def start(cls, launch: Launch, timeout: float, on_late: Late) -> Link:
+        """Start a kernel's process and wait until it answers."""
+        process = Process(launch)
+        link = None
+        try:
+            await process.start()
+            link = cls(process, process.connection, on_late)
+            await link._ready(timeout, launch.name)
+        except BaseException:
+            await asyncio.shield(link.close() if link else process.close())
+            raise
+        return link
+
+    @classmethod
+    async def connect(cls, path: Path, timeout: float, on_late: Late) -> Link:
+        """Connect to a kernel that runs and wait until it answers."""
+        link = cls(None, _read_connection(path), on_late)
+        try:
+            await link._ready(timeout, path.name)
+        except BaseException:
+            await asyncio.shield(link.close())
+            raise
+        return link
+
+    async def _ready(self, timeout: float, name: str) -> None:
+        """Wait until both directions work: a reply on shell, and IOPub subscribed.
+
+        The welcome of IOPub goes to the first subscriber only, so a status that answers our
+        own question counts as well; what was asked before the subscription is not heard.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        next_probe = loop.time()
+        while not self._heard or self._introduction is None:
+            if self.died.done():
+                raise _start_error(name, self.died.result())
+            if loop.time() >= deadline:
+                raise KernelStartError(
+                    f"Kernel {name!r} did not answer within {timeout:g} s",
+                    hint="Give it a longer timeout, or see whether it is busy or stuck",
+                )
+            if loop.time() >= next_probe:
+                self._probes.add(self._channels.send("shell", "kernel_info_request", {}))
+                next_probe = loop.time() + _PROBE
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(next_probe, deadline)):
+                    await self._progress.wait()
+            self._progress.clear()
+        self.info = _kernel_info(self._introduction, self.process, name)
+
+    def execute(self, execution: Execution, *, store_history: bool) -> str:
+        """Ask the kernel to run a cell and give the request's id."""
+        content = {
+            "code": execution.source,
+            "silent": False,
+            "store_history": store_history,
+            "user_expressions": {},
+            "allow_stdin": False,
+            "stop_on_error": False,
+        }
+        request = self._channels.send("shell", "execute_request", content)
+        self._pending[request] = execution
+        if self.died.done():
+            execution.die(self.died.result())
+        return request
+
+    def forget(self, request: str) -> None:
+        """Take what still comes for a request as late."""
+        self._pending.pop(request, None)
+
+    def poke(self) -> None:
+        """Send a message on shell, which wakes a kernel's idle event loop."""
+        self._channels.send("shell", "kernel_info_request", {})
+
+    async def interrupt(self) -> None:
+        """Interrupt what the kernel runs, by signal or by message as it wants it."""
+        if self.process is None or self.process.interrupts_by_message:
+            self._channels.send("control", "interrupt_request", {})
+        else:
+            await self.process.interrupt()
+
+    async def close(self, *, grace: float = 0.0) -> None:
+        """Shut an owned kernel down, or let go of another's; nothing is left of the link.
+
+        Parameters
+        ----------
+        grace: seconds an owned kernel gets to shut down by itself.
+        """
+        try:
+            if self.process is not None:
+                if grace and not self.died.done():
+                    self._channels.send("control", "shutdown_request", {"restart": False})
+                await self.process.close(grace=grace)
+                if self._vigil is not None and self.process.exited.done():
+                    await self._vigil
+        finally:
+            if self._vigil is not None:
+                self._vigil.cancel()
+            await self._channels.close()
+        self._end(Death(exit_code=None, stderr="the controller has closed the connection"))
+
+    async def _watch(self) -> None:
+        assert self.process is not None
+        death = await asyncio.shield(self.process.exited)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._broken.wait()
+        self._end(death)
+
+    def _end(self, death: Death) -> None:
+        if not self.died.done():
+            self.died.set_result(death)
+        for execution in list(self._pending.values()):
+            execution.die(death)
+
+    def _deliver(self, channel: Channel, message: dict[str, Any]) -> None:
+        if channel == "lost":
+            self._broken.set()
+            if self.process is None:
+                self._end(Death(exit_code=None, stderr="the kernel has closed the connection"))
+            return
+        if channel == "unreadable":
+            for execution in self._pending.values():
+                execution.notes.append(f"a message could not be read: {message['reason']}")
+            return
+        parent = message["parent_header"]
+        request = parent.get("msg_id")
+        execution = self._pending.get(request)
+        if channel == "iopub":
+            self._on_iopub(message, parent, execution)
+        elif message["msg_type"] == "execute_reply" and execution is not None:
+            execution.on_reply(message)
+        elif message["msg_type"] == "kernel_info_reply":
+            self._introduction = message["content"]
+            self._progress.set()
+
+    def _on_iopub(
+        self, message: dict[str, Any], parent: dict[str, Any], execution: Execution | None
+    ) -> None:
+        kind, content = message["msg_type"], message["content"]
+        if kind == "iopub_welcome" or parent.get("msg_id") in self._probes:
+            self._heard = True
+            self._progress.set()
+        if execution is not None:
+            execution.on_iopub(message)
+        elif kind == "status":
+            state = content.get("execution_state")
+            if self.process is None and self._introduction and state in ("starting", "restarting"):
+                self._end(Death(exit_code=None, stderr="its owner has restarted it"))
+        elif parent.get("session") in (self._channels.session_id, None):
+            self._on_late(kind, content)
+
+
+def _read_connection(path: Path) -> dict[str, Any]:
+    try:
+        connection: dict[str, Any] = json.loads(path.read_text())
+        needed = {"transport", "ip", "key", "shell_port", "control_port", "iopub_port"}
+        if missing := needed - connection.keys():
+            raise KeyError(", ".join(sorted(missing)))
+    except FileNotFoundError:
+        raise UsageError(
+            f"There is no connection file {str(path)!r}",
+            hint="`jupyter --runtime-dir` shows where running kernels keep theirs",
+        ) from None
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise UsageError(
+            f"{str(path)!r} cannot be read as a connection file: {error}",
+            hint="Give the JSON file the kernel was started with",
+        ) from error
+    return connection
+
+
+def _start_error(name: str, death: Death) -> KernelStartError:
+    said = f"; it wrote last:\n{death.stderr}" if death.stderr else ", and it wrote nothing"
+    return KernelStartError(
+        f"Kernel {name!r} ended before it answered: {death}{said}",
+        hint="\nRun its command by hand to see more" if death.stderr else "Run its command by hand",
+    )
+
+
+def _kernel_info(reply: dict[str, Any], process: Process | None, name: str) -> KernelInfo:
+    language = reply.get("language_info") or {}
+    return KernelInfo(
+        name=name if process else "",
+        display_name=process.display_name if process else "",
+        language=str(language.get("name", "")),
+        language_version=str(language.get("version", "")),
+        implementation=str(reply.get("implementation", "")),
+        implementation_version=str(reply.get("implementation_version", "")),
+        protocol_version=str(reply.get("protocol_version", "")),
+        file_extension=str(language.get("file_extension", "")),
+        mimetype=str(language.get("mimetype", "")),
+        pid=process.pid if process else None,
+        owned=process is not None,
+        platform=platform.platform() if process else "",
+    )

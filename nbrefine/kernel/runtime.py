@@ -1,0 +1,121 @@
+"""A kernel's private folder, and finding every process that came out of it.
+
+The folder's path stands in the kernel's environment and so in that of all its descendants,
+also of those that made a session of their own and outlived their parents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+MARK = "NBREFINE_KERNEL"
+"""Name of the environment variable that holds the folder's path."""
+
+_PREFIX = "nbrefine-"
+_LONGEST = 90  # of 107 bytes that a local socket's path may have; the name of one takes 8
+_YOUNG = 10.0  # seconds in which a folder may not be locked yet
+
+
+class RuntimeFolder:
+    """A new folder that only this user can enter, locked for as long as this process lives."""
+
+    def __init__(self) -> None:
+        base = _base()
+        _sweep(base)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+        self._lock = os.open(self.path, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it; a second call does nothing."""
+        if self._lock >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _base() -> Path:
+    found = Path(tempfile.gettempdir())
+    return found if len(os.fsencode(found)) + len(_PREFIX) + 8 <= _LONGEST else Path("/tmp")  # noqa: S108 - mkdtemp makes a private folder there
+
+
+def _sweep(base: Path) -> None:
+    """Remove the folders, and end the processes, of controllers that were killed."""
+    for folder in base.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            facts = folder.stat()
+            if facts.st_uid != os.getuid() or time.time() - facts.st_mtime < _YOUNG:
+                continue
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner lives
+                kill_family(None, folder)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+Family = dict[int, str]
+"""Process id -> start time, which tells a process from a later one with its number."""
+
+
+def family(pid: int | None, folder: Path) -> Family:
+    """Find the descendants of a process and all that carry the folder's mark, as far as the
+    host lets us see; the process itself is not among them."""
+    mark = f"{MARK}={folder}".encode()
+    parents: dict[int, int] = {}
+    started: Family = {}
+    found: set[int] = set()
+    for each in _processes():
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            fields = Path(f"/proc/{each}/stat").read_bytes().rpartition(b")")[2].split()
+            parents[each], started[each] = int(fields[1]), fields[19].decode()
+            if mark in Path(f"/proc/{each}/environ").read_bytes().split(b"\0"):
+                found.add(each)
+    for each in parents:
+        ancestor: int | None = each
+        while pid is not None and ancestor is not None:
+            ancestor = parents.get(ancestor)
+            if ancestor == pid:
+                found.add(each)
+    return {each: started[each] for each in found if each not in (pid, os.getpid())}
+
+
+def kill_family(pid: int | None, folder: Path, *, known: Family | None = None) -> None:
+    """End every process of a family, and those that it makes meanwhile.
+
+    Parameters
+    ----------
+    known: members seen earlier, which may have lost parent and mark since.
+    """
+    for _ in range(5):
+        members = family(pid, folder)
+        alive = {each: start for each, start in (known or {}).items() if _start(each) == start}
+        if not members and not alive:
+            return
+        for each in {**members, **alive}:
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+        known = None
+
+
+def _processes() -> Iterator[int]:
+    with contextlib.suppress(OSError):  # no /proc: the process group is all that can be reached
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                yield int(name)
+
+
+def _start(pid: int) -> str:
+    with contextlib.suppress(OSError, IndexError):
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return stat.rpartition(b")")[2].split()[19].decode()
+    return ""

@@ -145,7 +145,7 @@ def _opening(line: str) -> re.Match[str] | None:
     return found
 
 
-def _scan(text: str, language: str) -> _Scan:
+def _scan(text: str, language: str, *, nest: bool = True) -> _Scan:
     lines = text.split("\n")  # splitlines() would split at form feeds within strings too
     blocks: list[_Block] = []
     prose: list[str] = []
@@ -164,7 +164,8 @@ def _scan(text: str, language: str) -> _Scan:
             lines[at] = _THOUGHT.split(line, maxsplit=1)[1]
         elif opening := _opening(line):
             block, end = _read(lines, at, opening, language)
-            blocks.extend(_nested(lines[at + 1 : end], block, language) or [block])
+            inner = _nested(lines[at + 1 : end], block, language) if nest else []
+            blocks.extend(inner or [block])
             at = end
         else:
             prose.append(line)
@@ -182,7 +183,7 @@ def _read(lines: list[str], at: int, opening: re.Match[str], language: str) -> t
     closer = re.compile(rf"[ \t>]*{mark[0]}{{{len(mark)},}}[ \t\r]*")
     closers = (i for i in range(at + 1, len(lines)) if closer.fullmatch(lines[i]))
     first: tuple[_Block, int] | None = None
-    # A fence within a string of the code ends the block too early, and then it does not parse.
+    # A fence within a string of the code ends the block too early: a later one may be the end.
     for end in islice(closers, CLOSERS if checked else 1):
         code = _body(lines[at + 1 : end], opening["lead"])
         valid = not checked or parse(code) is not None
@@ -190,11 +191,17 @@ def _read(lines: list[str], at: int, opening: re.Match[str], language: str) -> t
         if valid:
             return read
         first = first or read
+        if not _in_string(code):
+            break
     if first:
         return first
     code = _body(lines[at + 1 :], opening["lead"])
     valid = not checked or parse(code) is not None
     return _Block(tag, code, closed=False, fits=fits, valid=valid), len(lines)
+
+
+def _in_string(code: str) -> bool:
+    return code.count('"""') % 2 == 1 or code.count("'''") % 2 == 1
 
 
 def _body(lines: list[str], lead: str) -> str:
@@ -217,7 +224,8 @@ def _nested(lines: list[str], block: _Block, language: str) -> list[_Block]:
     """Find the wanted blocks within one that is no code itself, such as a page of Markdown."""
     if block.fits or (block.valid and not block.tag) or not any(map(_opening, lines)):
         return []
-    return [b for b in _scan("\n".join(lines), language).blocks if b.fits and b.closed]
+    inner = _scan("\n".join(lines), language, nest=False)
+    return [b for b in inner.blocks if b.fits and b.closed]
 
 
 _SIGNS_OF_CODE = (
@@ -239,5 +247,5 @@ _SIGNS_OF_CODE = (
 
 def _looks_like_code(text: str) -> bool:
     """Tell code from words that happen to parse, such as "ok" or "Answer: yes"."""
-    tree = parse(text)
+    tree = parse(text, magics=False)  # as a magic, "Shall I?" would be a call for help
     return tree is not None and any(isinstance(node, _SIGNS_OF_CODE) for node in ast.walk(tree))

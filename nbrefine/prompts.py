@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from nbrefine.outputs import CellResult, Failure, strip_ansi
 from nbrefine.redaction import clean_text
@@ -80,13 +81,17 @@ def feedback(
         return _nothing_ran(extraction, reply)
     parts = [_status(result, tests)]
     if result.error is not None:
-        parts.append("Traceback:\n" + fence_output(fold_traceback(result.error), limit=limit))
+        traceback = fold_traceback(result.error)
+        parts.append(fence_output(traceback, name="traceback", limit=limit))
     if tests is not None:
         parts.append(_tests(tests))
     said = replace(result, outputs=tuple(o for o in result.outputs if o.kind != "error")).text
     if said.strip():
-        parts.append("Output:\n" + fence_output(said, limit=limit))
-    parts += [f"{cut.where} was cut: {cut.dropped:,} left out." for cut in result.cut]
+        parts.append(fence_output(said, limit=limit))
+    parts += [
+        f"Left out of {cut.where} beyond the first {cut.kept:,}: {cut.dropped:,}."
+        for cut in result.cut
+    ]
     parts += result.notes
     if state:
         parts.append(_state(state))
@@ -128,6 +133,8 @@ def _state(state: str) -> str:
 def _tests(report: TestReport) -> str:
     if report.problem:
         return report.problem
+    if all(case.status == "not-run" for case in report.cases):
+        return "No test was run."
     lines = [f"{report.passed}/{report.total} tests passed."]
     room = REPORT_LIMIT
     rest: list[str] = []
@@ -146,8 +153,9 @@ def _tests(report: TestReport) -> str:
 
 
 def _case(case: CaseResult) -> str:
-    word = {"failed": "FAIL", "error": "ERROR", "timeout": "TIMEOUT"}.get(case.status, "NOT RUN")
-    lines = [f"{word} {case.name}: {_line(case.expression, TEST_LIMIT)}".rstrip(": ")]
+    word = "FAIL" if case.status == "failed" else case.status.upper()
+    asked = f": {_line(case.expression, TEST_LIMIT)}" if case.expression else ""
+    lines = [f"{word} {case.name}{asked}"]
     said = "message" if case.status == "failed" else "raised"
     for label, text in (("got", case.got), ("expected", case.expected), (said, case.message)):
         if text:
@@ -157,8 +165,10 @@ def _case(case: CaseResult) -> str:
 
 def _line(text: str, limit: int) -> str:
     """Put a text of the program on one line, so that it cannot pose as ours."""
-    flat = clean_text(strip_ansi(text)).replace("\r", "\\r")
-    return _capped(flat.replace("\n", "\\n"), limit, "…")
+    return _capped(_BREAK.sub(r"\\n", clean_text(strip_ansi(text))), limit, "…")
+
+
+_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
 
 
 def escalation(turns: Sequence[Turn]) -> str:
@@ -197,7 +207,7 @@ def fill(template: str, **values: object) -> str:
     return re.sub(r"\{(\w+)\}", lambda place: str(values.get(place[1], place[0])), template)
 
 
-def fence_output(text: str, *, limit: int = LIMIT) -> str:
+def fence_output(text: str, *, name: str = "output", limit: int = LIMIT) -> str:
     """Put what a program has written between marks that it cannot contain.
 
     The marks follow from the text, so that a replay gives the same prompt.  ANSI codes go,
@@ -208,7 +218,7 @@ def fence_output(text: str, *, limit: int = LIMIT) -> str:
         clean_text(strip_ansi(text)).strip("\n"), limit, "\n[… {count:,} characters left out …]\n"
     )
     mark = _mark(shown)
-    return f"<output {mark}>\n{shown}\n</output {mark}>"
+    return f"<{name} {mark}>\n{shown}\n</{name} {mark}>"
 
 
 def _mark(text: str) -> str:
@@ -226,46 +236,43 @@ def _capped(text: str, limit: int, gap: str) -> str:
     return text[:head] + gap.format(count=len(text) - limit) + text[len(text) - tail :]
 
 
-_FRAME = re.compile(r"\s*(?:Cell In\[\d+\]|Input In \[\d+\]|File )")
-_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |\.pyx:|\.pxi:")
-
-
 def fold_traceback(failure: Failure) -> str:
-    """Give a traceback with library frames counted and frames that repeat told once.
+    """Give a traceback in which library frames are counted and repeated frames told once.
 
     Frames of notebook cells and of files of the user's own stay as they are.
     """
-    lines = strip_ansi("\n".join(failure.traceback) or str(failure)).split("\n")
+    text = strip_ansi("\n".join(failure.traceback) or str(failure))
     folded: list[str] = []
-    library = 0
-    previous, repeats = "", 0
-    for frame in _frames(lines):
-        if _FRAME.match(frame) and _LIBRARY.search(frame.split("\n", 1)[0]):
-            library += 1
+    for frame, group in groupby(_frames(text), lambda frame: None if _library(frame) else frame):
+        count = len(list(group))
+        if frame is None:
+            folded.append(f"  [library frames left out: {count}]")
             continue
-        if library:
-            folded.append(f"  [{library} frames within libraries]")
-            library = 0
-        if frame == previous and _FRAME.match(frame):
-            repeats += 1
-            continue
-        if repeats:
-            folded.append(f"  [the frame above {repeats} times more]")
-            repeats = 0
-        previous = frame
         folded.append(frame)
+        if count > 1:
+            folded.append(f"  [the same again, {count - 1:,} times]")
     return "\n".join(folded)
 
 
-def _frames(lines: Sequence[str]) -> Iterator[str]:
-    """Split a traceback into frames and the texts between them, without rules and blanks."""
+_FRAME = re.compile(r"\s*(?:Cell In\[\d+\]|Input In \[\d+\]|File )")
+_LIBRARY = re.compile(
+    r"\s*File .*(?:site-packages|dist-packages|/lib/python\d|<frozen |\.p[yx][xi]:)"
+)
+_RULE = re.compile(r"-{70,}\n")
+
+
+def _library(frame: str) -> bool:
+    return _LIBRARY.match(frame.partition("\n")[0]) is not None
+
+
+def _frames(text: str) -> Iterator[str]:
+    """Split a traceback into frames and the texts between them, without blank lines."""
     part: list[str] = []
-    for line in lines:
-        ends = not line.strip()
-        if (ends or _FRAME.match(line)) and part:
+    for line in _RULE.sub("", text, count=1).split("\n"):
+        if part and (not line.strip() or _FRAME.match(line)):
             yield "\n".join(part)
             part = []
-        if not ends and set(line) != {"-"}:
+        if line.strip():
             part.append(line)
     if part:
         yield "\n".join(part)

@@ -13,10 +13,10 @@ _filters = threading.Lock()
 _IPYTHON = re.compile(r"^\s*[%!?]|[=:]\s*[%!]|\?\s*$", re.MULTILINE)
 
 
-def parse(code: str) -> ast.Module | None:
-    """Parse a cell, magics, shell lines and top-level `await` included; None where it fails."""
+def parse(code: str, *, magics: bool = True) -> ast.Module | None:
+    """Parse a cell, top-level `await`, magics and shell lines included; None where it fails."""
     tree = _parse(code)
-    if tree is None and _IPYTHON.search(code):
+    if tree is None and magics and _IPYTHON.search(code):
         tree = _parse(_without_magics(code))
     return tree
 

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -59,8 +60,10 @@ def sightings(turns: Sequence[Turn]) -> int:
     if not turns:
         return 0
     newest = turns[-1]
+    tried = _tried(newest)
+    alike = [turn for turn in turns if turn.step == newest.step and _tried(turn) == tried]
     mark = fingerprint(newest)
-    return sum(fingerprint(turn) == mark for turn in turns if turn.step == newest.step)
+    return sum(fingerprint(turn) == mark for turn in alike)
 
 
 def fingerprint(turn: Turn) -> str:
@@ -72,22 +75,27 @@ def fingerprint(turn: Turn) -> str:
     that ran well has put out, so that a polled `job.status()` with changing answers is no
     repeat.  Memory addresses are left out.
     """
-    tried = turn.code or (turn.reply.text.strip() if turn.reply else "")
-    return _hash(repr((turn.extraction.status, _normalised(tried), _outcome(turn))))
+    return _hash(repr((_tried(turn), _outcome(turn))))
 
 
-def _normalised(code: str) -> str:
+def _tried(turn: Turn) -> str:
+    if turn.code:
+        return _shape(turn.code)
+    return turn.reply.text.strip() if turn.reply else ""
+
+
+@lru_cache(maxsize=4096)  # every decision looks at every earlier attempt again
+def _shape(code: str) -> str:
     tree = parse(code)
     if tree is None:
-        return code
+        return _hash(code)
     for node in ast.walk(tree):
-        if isinstance(
-            node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        ) and (ast.get_docstring(node, clean=False) is not None):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
-    return ast.dump(tree)
+    return _hash(ast.dump(tree))
 
 
+_DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
@@ -95,12 +103,9 @@ def _outcome(turn: Turn) -> tuple[Any, ...]:
     result, tests = turn.result, turn.tests
     if result is None:
         return ()
-    error = str(result.error or "")
-    missed = (
-        tuple((case.name, case.status) for case in tests.cases if not case.passed) if tests else ()
-    )
+    missed = [(case.name, case.status) for case in tests.cases if not case.passed] if tests else []
     said = result.text if result.ok and tests is None else ""
-    return result.status, _ADDRESS.sub("0x", error), missed, _ADDRESS.sub("0x", said)
+    return result.status, _ADDRESS.sub("", f"{result.error}"), missed, _ADDRESS.sub("", said)
 
 
 def _hash(text: str) -> str:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nbrefine import models, notebook
 from nbrefine._portal import Run
 from nbrefine.budget import Budget
 from nbrefine.env import IsolationPolicy, NotebookEnvironment
@@ -29,7 +28,8 @@ from nbrefine.errors import (
 )
 from nbrefine.history import History
 from nbrefine.kernel import Kernel
-from nbrefine.models import Model
+from nbrefine.models import Model, resolve
+from nbrefine.notebook import Recorder, load
 from nbrefine.state import Action, State
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Reply, Sampling, Stop, Task
@@ -135,14 +135,14 @@ def start(
     return EpisodeRun(
         Refiner(
             env,
-            models.resolve(model, load=notebook.load),
+            resolve(model, load=load),
             close_model=ours,
             initial_code=initial_code,
             rules=rules or StopRule(),
             budget=budget or Budget(),
             sampling=sampling,
             seed=seed,
-            recorder=notebook.Recorder(record, overwrite=overwrite) if record else None,
+            recorder=Recorder(record, overwrite=overwrite) if record else None,
         )
     )
 
@@ -188,7 +188,7 @@ class EpisodeRun(Run[Episode]):
     @property
     def activity(self) -> Activity:
         """What is being done at this moment."""
-        return self._refiner.activity
+        return self._refiner.seen
 
 
 class Refiner:
@@ -205,7 +205,7 @@ class Refiner:
         budget: Budget,
         sampling: Sampling,
         seed: int,
-        recorder: notebook.Recorder | None,
+        recorder: Recorder | None,
     ) -> None:
         self.episode: Episode | None = None
         self.activity = Activity()
@@ -234,6 +234,11 @@ class Refiner:
         if self._fold_task is not None:
             self._fold_task.cancel()
 
+    @property
+    def seen(self) -> Activity:
+        """What is being done at this moment."""
+        return replace(self.activity, doing="testing") if self._env.testing else self.activity
+
     async def drive(self) -> Episode:
         """Run the episode to its end, close its record and release everything."""
         trouble: Exception | None = None
@@ -244,7 +249,7 @@ class Refiner:
                 trouble, stop = raised, _stop_for(raised)
             if self.episode is not None:
                 self.episode = replace(self.episode, stop=stop)
-                await self._record(notebook.Recorder.end)
+                await self._record(Recorder.end)
         finally:
             self._doing("ended")
             await self._release()
@@ -271,7 +276,7 @@ class Refiner:
     async def _fold(self) -> Stop:
         state, _ = await self._env.areset(seed=self._seed)
         self.episode = self._described(state.hidden.episode)
-        await self._record(notebook.Recorder.begin)
+        await self._record(Recorder.begin)
         action = Action.from_code(self._initial_code) if self._initial_code else None
         while (stop := self.episode.stop or self._rules.decide(self.episode.turns)) is None:
             if action is None:
@@ -280,7 +285,7 @@ class Refiner:
             state = (await self._env.astep(state, action)).next_state
             self.episode = self._described(state.hidden.episode)
             self._budget.add_turn()
-            await self._record(notebook.Recorder.turn)
+            await self._record(Recorder.turn)
             action = None
         return stop
 
@@ -309,12 +314,14 @@ class Refiner:
         self.activity = Activity(what, turn)
 
     def _hear(self, text: str) -> None:
-        self.activity = replace(self.activity, reply_text=self.activity.reply_text + text)
+        heard = self.activity.reply_text + text if text else ""  # "" says that it begins anew
+        self.activity = replace(self.activity, reply_text=heard)
 
-    async def _record(self, write: Callable[[notebook.Recorder, Episode], None]) -> None:
+    async def _record(self, write: Callable[[Recorder, Episode], None]) -> None:
         """Write to the record in its own thread, one write after the other."""
         if self._recorder is not None:
             loop = asyncio.get_running_loop()
+            assert self.episode is not None
             await loop.run_in_executor(self._scribe, write, self._recorder, self.episode)
 
     async def _release(self) -> None:

@@ -7,31 +7,27 @@ It alone decides where an attempt runs and what becomes of a rejected one.  Driv
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any
 from uuid import uuid4
 
-from nbrefine import history as histories
-from nbrefine import prompts
-from nbrefine._portal import Run
 from nbrefine._version import __version__
-from nbrefine.errors import InvalidTaskError, KernelDeadError, UsageError
+from nbrefine.env.base import Environment
+from nbrefine.env.session import IsolationPolicy, Session
+from nbrefine.errors import UsageError
 from nbrefine.extraction import extract
-from nbrefine.history import History
+from nbrefine.history import History, current
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.namespace import Variable, describe, variables
+from nbrefine.kernel.namespace import describe
 from nbrefine.outputs import CellResult
-from nbrefine.rewards.tests import parse_tests, run_tests, signal
+from nbrefine.prompts import SYSTEM, escalation, feedback, task_prompt
+from nbrefine.rewards.tests import parse_tests, signal
 from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule
 from nbrefine.values import (
     Episode,
     Extraction,
-    Isolation,
     Message,
     RewardType,
     Signal,
@@ -44,71 +40,8 @@ from nbrefine.values import (
     utc_now,
 )
 
-IsolationPolicy = Literal["auto", "none"]
-
 REBUILD_LIMIT = 5.0
 """Seconds of recorded run time up to which a session is rebuilt after a rejected attempt."""
-
-
-class Environment(ABC):
-    """A transition: `reset` gives the first state, `step` the next one for an action."""
-
-    @abstractmethod
-    async def _reset(
-        self, *, seed: int | None, options: dict[str, Any] | None
-    ) -> tuple[State, dict[str, Any]]: ...
-
-    @abstractmethod
-    async def _step(self, state: State, action: Action) -> StepResult: ...
-
-    async def aclose(self) -> None:
-        """Release what the environment holds."""
-
-    def areset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> Run[tuple[State, dict[str, Any]]]:
-        """Begin an episode; the started form of `reset`."""
-        return Run(self._reset(seed=seed, options=options))
-
-    def astep(self, state: State, action: Action) -> Run[StepResult]:
-        """Take one step; the started form of `step`."""
-        return Run(self._step(state, action))
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[State, dict[str, Any]]:
-        """Begin an episode and give its first state and a dict of facts about it."""
-        return self.areset(seed=seed, options=options).result()
-
-    def step(self, state: State, action: Action) -> StepResult:
-        """Take one step and give what came of it."""
-        return self.astep(state, action).result()
-
-    def close(self) -> None:
-        """Release what the environment holds and wait until it is gone."""
-        Run(self.aclose()).result()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await Run(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +110,13 @@ class NotebookEnvironment(Environment):
         self._test_timeout = test_timeout
         self._isolation = isolation
         self._rebuild_limit = rebuild_limit
-        self._history = history or histories.current()
+        self._history = history or current()
         self._rules = rules or StopRule()
         self._cwd = cwd
         self._show_tests = show_tests
-        self._session: _Session | None = None
+        self._session: Session | None = None
+        self.testing = False
+        """Whether the visible tests are running at this moment."""
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -203,12 +138,12 @@ class NotebookEnvironment(Environment):
         if task.tests:
             parse_tests(task.tests, task.entry_point)
         await self.aclose()
-        self._session = await _Session.open(self._kernel_spec, seed=seed, cwd=self._cwd)
+        self._session = await Session.open(self._kernel_spec, seed=seed, cwd=self._cwd)
         setup = await self._session.setup(_setup_source(task, seed, self._session.language))
-        shown = describe(await variables(self._session.kernel))
+        shown = describe(await self._session.variables())
         opening = (
-            Message("system", prompts.SYSTEM),
-            Message("user", prompts.task_prompt(task, state=shown, show_tests=self._show_tests)),
+            Message("system", SYSTEM),
+            Message("user", task_prompt(task, state=shown, show_tests=self._show_tests)),
         )
         episode = Episode(
             task=task,
@@ -225,7 +160,7 @@ class NotebookEnvironment(Environment):
         escalated = episode.stop is None and self._rules.should_escalate(episode.turns)
         messages: tuple[Message, ...] = ()
         if episode.stop is None:
-            note = prompts.escalation(episode.turns) if escalated else ""
+            note = escalation(episode.turns) if escalated else ""
             messages = self._history(opening, episode.turns, note=note)
         newest = episode.turns[-1].feedback if episode.turns else opening[-1].content
         return State(
@@ -284,7 +219,7 @@ class NotebookEnvironment(Environment):
             escalated=hidden.escalated and action.reply is not None,
         )
         if extraction.status not in ("found", "given"):
-            text = prompts.feedback(extraction, reply=action.reply)
+            text = feedback(extraction, reply=action.reply)
             return replace(turn, feedback=text, signals=_signals(None, None))
         isolation, reason = await self._session.prepare(
             hidden.episode.accepted, self._isolation, self._rebuild_limit
@@ -298,7 +233,7 @@ class NotebookEnvironment(Environment):
             result=result,
             tests=report,
             signals=_signals(result, report),
-            feedback=prompts.feedback(extraction, result=result, tests=report, state=shown),
+            feedback=feedback(extraction, result=result, tests=report, state=shown),
             verdict=_verdict(result, accepted=accepted),
             accepted=accepted,
             isolation=isolation,
@@ -308,106 +243,13 @@ class NotebookEnvironment(Environment):
     async def _test(self, task: Task, result: CellResult) -> TestReport:
         assert self._session is not None
         if result.ok:
-            return await self._session.test(task, self._test_timeout)
+            self.testing = True
+            try:
+                return await self._session.test(task, self._test_timeout)
+            finally:
+                self.testing = False
         cases = parse_tests(task.tests, task.entry_point)
         return TestReport(tuple(replace(case, message="the cell failed") for case in cases))
-
-
-class _Session:
-    """A kernel, and what its state is the work of."""
-
-    def __init__(self, kernel: Kernel, *, ours: bool) -> None:
-        self.kernel = kernel
-        self._ours = ours
-        self._setup: CellResult | None = None
-        self._held: list[str] | None = []
-        """Sources that ran since the setup; None where the state is lost or not known."""
-
-    @classmethod
-    async def open(
-        cls, kernel: Kernel | str, *, seed: int | None, cwd: str | Path | None
-    ) -> _Session:
-        if isinstance(kernel, str):
-            return cls(await Kernel.start(kernel, seed=seed, cwd=cwd), ours=True)
-        return cls(kernel, ours=False)
-
-    @property
-    def language(self) -> str:
-        return self.kernel.info.language
-
-    async def setup(self, source: str) -> CellResult | None:
-        """Run the setup cell, where there is one.
-
-        Raises
-        ------
-        InvalidTaskError: the cell failed.
-        """
-        if not source:
-            return None
-        result = await self.kernel.run(source, timeout=None)
-        if not result.ok:
-            raise InvalidTaskError(
-                f"The task's setup ended with {result.error or result.death or result.status}",
-                hint="Run the setup by itself and mend it",
-            )
-        self._setup = result
-        return result
-
-    async def prepare(
-        self, wanted: Sequence[Turn], policy: IsolationPolicy, limit: float
-    ) -> tuple[Isolation, str]:
-        """Bring the session to setup plus the wanted cells, where that can be done.
-
-        Gives the isolation of the attempt that follows and the reason for it.
-        """
-        sources = [turn.code for turn in wanted]
-        seconds = sum(turn.result.timing.seconds for turn in wanted if turn.result)
-        seconds += self._setup.timing.seconds if self._setup else 0.0
-        told: tuple[Isolation, str]
-        if policy == "none":
-            told = "none", "asked for"
-        elif not self._ours:
-            told = "none", "the kernel was handed in with a state that cannot be rebuilt"
-        elif seconds > limit:
-            told = "none", f"setup and accepted cells ran {seconds:.1f} s, over {limit:g} s"
-        else:
-            told = "rebuild", f"setup and accepted cells ran {seconds:.2f} s"
-        if self._held is None or (told[0] == "rebuild" and self._held != sources):
-            await self._rebuild(sources)
-        return told
-
-    async def _rebuild(self, sources: Sequence[str]) -> None:
-        if not self.kernel.owned:
-            raise KernelDeadError(
-                "The kernel that was handed in has died", hint="Start it again and attach anew"
-            )
-        await self.kernel.restart()
-        self._held = []
-        if self._setup is not None:
-            await self.setup(self._setup.source)
-        for source in sources:
-            await self.run(source, None)
-
-    async def run(self, source: str, timeout: float | None) -> CellResult:
-        held, self._held = self._held, None
-        result = await self.kernel.run(source, timeout=timeout)
-        if result.death is None and not result.lost and self.kernel.alive:
-            self._held = [*(held or ()), source]
-        return result
-
-    async def test(self, task: Task, timeout: float) -> TestReport:
-        """Run the visible tests, which may leave traces in the session."""
-        self._held = None
-        return await run_tests(
-            self.kernel, task.tests, entry_point=task.entry_point, timeout_per_test=timeout
-        )
-
-    async def variables(self) -> tuple[Variable, ...]:
-        return await variables(self.kernel) if self.kernel.alive else ()
-
-    async def close(self) -> None:
-        if self._ours:
-            await self.kernel.shutdown()
 
 
 def _setup_source(task: Task, seed: int | None, language: str) -> str:

@@ -1,0 +1,113 @@
+"""The live session of an environment: a kernel, and what its state is the work of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from nbrefine.errors import InvalidTaskError, KernelDeadError
+from nbrefine.kernel import Kernel
+from nbrefine.kernel.namespace import Variable
+from nbrefine.outputs import CellResult
+from nbrefine.rewards.tests import run_tests
+from nbrefine.values import Isolation, Task, TestReport, Turn
+
+IsolationPolicy = Literal["auto", "none"]
+
+
+class Session:
+    """A kernel, and what its state is the work of."""
+
+    def __init__(self, kernel: Kernel, *, ours: bool) -> None:
+        self.kernel = kernel
+        self._ours = ours
+        self._setup: CellResult | None = None
+        self._held: list[str] | None = []
+        """Sources that ran since the setup; None where the state is lost or not known."""
+
+    @classmethod
+    async def open(
+        cls, kernel: Kernel | str, *, seed: int | None, cwd: str | Path | None
+    ) -> Session:
+        if isinstance(kernel, str):
+            return cls(await Kernel.start(kernel, seed=seed, cwd=cwd), ours=True)
+        return cls(kernel, ours=False)
+
+    @property
+    def language(self) -> str:
+        return self.kernel.info.language
+
+    async def setup(self, source: str) -> CellResult | None:
+        """Run the setup cell, where there is one.
+
+        Raises
+        ------
+        InvalidTaskError: the cell failed.
+        """
+        if not source:
+            return None
+        result = await self.kernel.run(source, timeout=None)
+        if not result.ok:
+            raise InvalidTaskError(
+                f"The task's setup ended with {result.error or result.death or result.status}",
+                hint="Run the setup by itself and mend it",
+            )
+        self._setup = result
+        return result
+
+    async def prepare(
+        self, wanted: Sequence[Turn], policy: IsolationPolicy, limit: float
+    ) -> tuple[Isolation, str]:
+        """Bring the session to setup plus the wanted cells, where that can be done.
+
+        Gives the isolation of the attempt that follows and the reason for it.
+        """
+        sources = [turn.code for turn in wanted]
+        seconds = sum(turn.result.timing.seconds for turn in wanted if turn.result)
+        seconds += self._setup.timing.seconds if self._setup else 0.0
+        told: tuple[Isolation, str]
+        if policy == "none":
+            told = "none", "asked for"
+        elif not self._ours:
+            told = "none", "the kernel was handed in with a state that cannot be rebuilt"
+        elif seconds > limit:
+            told = "none", f"setup and accepted cells ran {seconds:.1f} s, over {limit:g} s"
+        else:
+            told = "rebuild", f"setup and accepted cells ran {seconds:.2f} s"
+        if self._held is None or (told[0] == "rebuild" and self._held != sources):
+            await self._rebuild(sources)
+        return told
+
+    async def _rebuild(self, sources: Sequence[str]) -> None:
+        if not self.kernel.owned:
+            raise KernelDeadError(
+                "The kernel that was handed in has died", hint="Start it again and attach anew"
+            )
+        await self.kernel.restart()
+        self._held = []
+        if self._setup is not None:
+            await self.setup(self._setup.source)
+        for source in sources:
+            await self.run(source, None)
+
+    async def run(self, source: str, limit: float | None) -> CellResult:
+        held, self._held = self._held, None
+        result = await self.kernel.run(source, timeout=limit)
+        if result.death is None and not result.lost and self.kernel.alive:
+            self._held = [*(held or ()), source]
+        return result
+
+    async def test(self, task: Task, limit: float) -> TestReport:
+        """Run the visible tests, which may leave traces in the session."""
+        self._held = None
+        return await run_tests(
+            self.kernel, task.tests, entry_point=task.entry_point, timeout_per_test=limit
+        )
+
+    async def variables(self) -> tuple[Variable, ...]:
+        return await self.kernel.variables() if self.kernel.alive else ()
+
+    async def close(self) -> None:
+        if self._ours:
+            await self.kernel.shutdown()

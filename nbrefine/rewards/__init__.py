@@ -1,1 +1,1 @@
-"""Signals: what tests, graders and judges say about an attempt."""
+"""Signals: what tests say about an attempt."""

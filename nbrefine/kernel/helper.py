@@ -1,0 +1,180 @@
+"""Call functions of `nbrefine.kernel.inside` in a Python kernel, out of the session's sight.
+
+The modules are sent as source when a kernel does not have them yet, which it is asked with every
+call: so it does not matter who restarted it. A call is one expression whose value is None. It
+binds no name, enters no history, and reaches `sys` without a single name of the namespace or the
+builtins, which the session may have replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbrefine.errors import KernelDeadError, KernelError, UsageError
+from nbrefine.outputs import CellResult
+
+if TYPE_CHECKING:
+    from nbrefine.kernel.live import Kernel
+
+_MODULES = ("link", "guard", "listing", "cases", "rewrite", "record", "surroundings", "trial")
+"""In the order of their imports of each other."""
+
+_SYS = (
+    "[kind for kind in ().__class__.__base__.__subclasses__() "
+    'if kind.__name__ == "_wrap_close" and kind.__module__ == "os"]'
+    '[0].__init__.__globals__["sys"]'
+)
+
+_INSTALL = """
+import builtins, sys, types
+package = sys.modules[name] = types.ModuleType(name)
+package.__path__ = []
+for part, source in modules:
+    module = sys.modules[name + "." + part] = types.ModuleType(name + "." + part)
+    module.__package__ = name
+    module.__builtins__ = dict(vars(builtins))
+    setattr(package, part, module)
+    exec(compile(source, "<nbrefine " + part + ">", "exec"), module.__dict__)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call gave: a value or an error of its own, and the cell that carried it."""
+
+    result: CellResult
+    value: Any = None
+    raised: str = ""
+    """The exception that came instead of the value, as text, or ""."""
+    answered: bool = False
+    """Whether the call came to its end, well or not."""
+
+
+async def call(
+    kernel: Kernel,
+    module: str,
+    function: str,
+    *args: Any,
+    timeout: float | None,
+    on_message: Callable[[Any], None] | None = None,
+    awaits: bool = False,
+) -> Answer:
+    """Call `function(emit, *args)` of a module of `nbrefine.kernel.inside`.
+
+    Parameters
+    ----------
+    args: plain JSON values.
+    timeout: seconds until the call is interrupted, as a cell would be.
+    on_message: called on the portal with each JSON value that the function emits.
+    awaits: the function is a coroutine function.
+
+    Raises
+    ------
+    UsageError: it is not a Python kernel.
+    KernelDeadError: the kernel had ended before.
+    """
+    if kernel.info.language != "python":
+        raise UsageError(
+            f"This needs a Python kernel, and {kernel.info.name} speaks {kernel.info.language}"
+        )
+    name, install = _package()
+    method = "call_async" if awaits else "call"
+
+    def source(nonce: str) -> str:
+        arguments = ", ".join(_literal(item) for item in (nonce, module, function))
+        called = f"inside.link.{method}({arguments}, {_literal(json.dumps(args))})"
+        if awaits:
+            return f"await {_SYS}.modules[{_literal(name)}].{called.partition('.')[2]}"
+        return f"(lambda inside: inside and {called})({_SYS}.modules.get({_literal(name)}))"
+
+    answer = await _execute(kernel, source, timeout, on_message)
+    if not answer.answered and answer.result.ok:
+        installed = await kernel._execute(install, timeout=timeout, store_history=False)  # noqa: SLF001  the core that helpers build on
+        if not installed.ok:
+            return Answer(installed)
+        answer = await _execute(kernel, source, timeout, on_message)
+    return answer
+
+
+async def ask(
+    kernel: Kernel,
+    module: str,
+    function: str,
+    *args: Any,
+    timeout: float | None = 30.0,
+    on_message: Callable[[Any], None] | None = None,
+) -> Any:
+    """Give the value of a call; see `call`.
+
+    Raises
+    ------
+    KernelDeadError: the kernel had ended, or ended meanwhile.
+    KernelError: the call did not come to its end, or raised.
+    """
+    answer = await call(kernel, module, function, *args, timeout=timeout, on_message=on_message)
+    if answer.answered and not answer.raised:
+        return answer.value
+    what = f"{module}.{function} inside the kernel"
+    if answer.result.death is not None:
+        raise KernelDeadError(f"{what} got no answer: {answer.result.death}")
+    why = answer.raised or str(answer.result.error or answer.result.status)
+    raise KernelError(f"{what} failed: {why}", hint="Restart the kernel")
+
+
+async def _execute(
+    kernel: Kernel,
+    source: Callable[[str], str],
+    timeout: float | None,
+    on_message: Callable[[Any], None] | None,
+) -> Answer:
+    nonce = secrets.token_hex(16)
+    told: dict[str, Any] = {}
+
+    def receive(data: Any) -> None:
+        body = _redacted(json.loads(data), kernel._redact)  # noqa: SLF001  the kernel's own
+        if "message" not in body:
+            told.update(body)
+        elif on_message is not None:
+            on_message(body["message"])
+
+    result = await kernel._execute(  # noqa: SLF001  the core that helpers build on
+        source(nonce), timeout=timeout, store_history=False, private=(nonce, receive)
+    )
+    raised = ": ".join(part for part in told.get("raised", ()) if part)
+    return Answer(result, told.get("value"), raised, bool(told))
+
+
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redacted(item, redact) for item in value]
+    if isinstance(value, dict):
+        return {key: _redacted(item, redact) for key, item in value.items()}
+    return value
+
+
+@cache
+def _package() -> tuple[str, str]:
+    """Give the name of the package inside kernels, which follows from its text, and its cell."""
+    folder = Path(__file__).parent / "inside"
+    modules = [[part, (folder / f"{part}.py").read_text("utf-8")] for part in _MODULES]
+    text = json.dumps(modules)
+    name = f"_nbrefine_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    install = (
+        f"(lambda sys: sys.modules['builtins'].exec({_literal(_INSTALL)}, "
+        "{'__builtins__': sys.modules['builtins'], "
+        f"'name': {_literal(name)}, 'modules': {modules!a}}}))({_SYS})"
+    )
+    return name, install
+
+
+def _literal(text: str) -> str:
+    return ascii(text)

@@ -1,0 +1,134 @@
+"""Text of any value, bounded in length and time, whatever its class does.
+
+Built-in containers are walked here, so that a huge one costs no more than what is shown; any
+other `__repr__` runs under an alarm. What was left out is told with its count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+SECONDS = 0.5
+"""How long one `__repr__` may take."""
+
+_BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
+
+
+class Overdue(BaseException):
+    """The time of `time_limit` was up; not an `Exception`, so that few handlers swallow it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `Overdue` in the block when `seconds` have passed, again and again until it ends.
+
+    Only the main thread of a POSIX process can be stopped like this; elsewhere there is no limit
+    but the controller's. A single long call into C code ends before the alarm is seen.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(
+        signal, "setitimer"
+    ):
+        yield
+        return
+    armed = True
+
+    def ring(signum: int, frame: object) -> None:
+        if armed:
+            raise Overdue
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.02)
+    try:
+        yield
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def show(value: Any, limit: int = 300) -> str:
+    """Give the repr of a value in about `limit` characters, and what was left out as a count."""
+    try:
+        with time_limit(SECONDS):
+            text = _show(value, limit, 4)
+    except Overdue:
+        text = f"<{kind_name(value)}, whose repr took over {SECONDS:g} s>"
+    except Exception as error:  # noqa: BLE001  a repr may raise anything
+        text = f"<{kind_name(value)}, whose repr raised {kind_name(error)}>"
+    return clean(text)
+
+
+def kind_name(value: Any) -> str:
+    """Give the name of a value's class, past any metaclass."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no message can carry."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def cut(text: str, limit: int) -> str:
+    """Keep the first `limit` characters and tell how many more there were."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+
+
+def _show(value: Any, room: int, depth: int) -> str:
+    kind = type(value)
+    if kind is str or kind is bytes:
+        more = len(value) - room
+        return repr(value) if more <= 0 else f"{value[:room]!r}… ({more:,} more characters)"
+    if kind is int and value.bit_length() > 10_000:
+        return f"<int of {value.bit_length():,} bits>"
+    if kind in _BRACKETS:
+        return _container(value, room, depth)
+    return cut(_foreign(value), room)
+
+
+def _container(value: Any, room: int, depth: int) -> str:
+    kind = type(value)
+    if not value:
+        return repr(value)
+    opening, closing = _BRACKETS[kind][0], _BRACKETS[kind][1]
+    if depth == 0:
+        return f"{opening}… {len(value):,} items{closing}"
+    parts: list[str] = []
+    used = 0
+    for index, item in enumerate(value.items() if kind is dict else value):
+        left = max(room - used, 20)
+        if kind is dict:
+            part = f"{_show(item[0], left, depth - 1)}: {_show(item[1], left, depth - 1)}"
+        else:
+            part = _show(item, left, depth - 1)
+        if parts and used + len(part) > room:
+            parts.append(f"… {len(value) - index:,} more")
+            break
+        parts.append(part)
+        used += len(part) + 2
+    inner = ", ".join(parts)
+    if kind is tuple and len(value) == 1:
+        inner += ","
+    text = f"{opening}{inner}{closing}"
+    return f"frozenset({text})" if kind is frozenset else text
+
+
+def _foreign(value: Any) -> str:
+    """Give the repr of a class that is not built in; of long pandas objects, their head only."""
+    if is_from(value, "pandas", "DataFrame", "Series") and len(value) > 20:
+        return f"{value.head(10)!r}\n… {len(value) - 10:,} more rows"
+    return "".join([repr(value)])  # an exact str, whatever __repr__ gave
+
+
+def is_from(value: Any, package: str, *names: str) -> bool:
+    """Tell whether a value's class is one of a package's, without asking the value."""
+    for kind in type.__dict__["__mro__"].__get__(type(value)):
+        module = type.__dict__["__module__"].__get__(kind)
+        if isinstance(module, str) and module.split(".")[0] == package and kind.__name__ in names:
+            return True
+    return False

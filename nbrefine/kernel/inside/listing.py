@@ -1,0 +1,186 @@
+"""The user's names in the session and what a reader needs to know of each."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from .guard import Overdue, cut, is_from, kind_name, show, time_limit
+from .link import Emit
+
+VALUE_SECONDS = 0.3
+"""How long one variable may take to be described."""
+TOTAL_SECONDS = 3.0
+"""After this, the remaining variables get their name and type only."""
+COLUMNS = 40
+"""Columns of a table that are told one by one."""
+COUNTABLE = 5_000_000
+"""Cells of a table up to which missing values are counted."""
+
+
+def names(emit: Emit) -> list[str]:
+    """Give the user's names, in the order they were first bound."""
+    return [name for name, _ in _user_items()]
+
+
+def variables(emit: Emit) -> list[dict[str, Any]]:
+    """Describe every name of the user's: plain JSON values only."""
+    ends = time.monotonic() + TOTAL_SECONDS
+    return [_describe(name, value, ends) for name, value in _user_items()]
+
+
+def _user_items() -> list[tuple[str, Any]]:
+    shell = get_ipython()
+    if shell is None:
+        return []
+    hidden = shell.user_ns_hidden
+    return [
+        (name, value)
+        for name, value in list(shell.user_ns.items())
+        if isinstance(name, str)
+        and not name.startswith("_")
+        and not (name in hidden and hidden[name] is value)
+    ]
+
+
+def _describe(name: str, value: Any, ends: float) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": name,
+        "type": kind_name(value),
+        "kind": "data",
+        "shape": None,
+        "size": None,
+        "preview": "",
+        "detail": "",
+    }
+    if time.monotonic() > ends:
+        return told
+    try:
+        with time_limit(VALUE_SECONDS):
+            told.update(_look(value))
+    except Overdue:
+        told["detail"] = f"took over {VALUE_SECONDS:g} s to look at"
+    except Exception as error:  # noqa: BLE001  a foreign class may raise anything
+        told["detail"] = f"could not be looked at: {kind_name(error)}"
+    return told
+
+
+def _look(value: Any) -> dict[str, Any]:
+    kind = type(value)
+    if kind is type(sys):
+        return {"kind": "module", "preview": str(value.__name__)}
+    if inspect.isroutine(value):
+        return {"kind": "function", "preview": _signature(value)}
+    if isinstance(value, type):
+        return {"kind": "class", "preview": _signature(value)}
+    if kind in (str, bytes, bytearray, list, tuple, set, frozenset, dict, range):
+        return _builtin(value)
+    for package, names, look in _TABLES:
+        if is_from(value, package, *names):
+            return look(value)
+    lines = show(value, 120).splitlines()
+    return {"preview": " ".join(line.strip() for line in lines)}
+
+
+def _signature(value: Any) -> str:
+    try:
+        return cut(str(inspect.signature(value)), 120)
+    except (TypeError, ValueError):
+        return "(…)"
+
+
+def _builtin(value: Any) -> dict[str, Any]:
+    told = {"shape": [len(value)], "size": sys.getsizeof(value), "preview": show(value, 120)}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        kinds = dict.fromkeys(kind_name(item) for item in itertools.islice(value, 100))
+        told["detail"] = "of " + ", ".join(kinds) if kinds else ""
+    elif isinstance(value, dict):
+        keys = [show(key, 40) for key in itertools.islice(value, 20)]
+        told["detail"] = "keys " + ", ".join(keys) + _more(len(value) - len(keys), "keys")
+        told["detail"] = told["detail"] if keys else ""
+    return told
+
+
+def _more(count: int, what: str) -> str:
+    return f", … {count:,} more {what}" if count > 0 else ""
+
+
+def _pandas_frame(frame: Any) -> dict[str, Any]:
+    rows, columns = frame.shape
+    counted = rows * columns <= COUNTABLE
+    parts = []
+    shown = range(min(columns, COLUMNS))
+    for place in shown:
+        column = frame.iloc[:, place]
+        missing = int(column.isna().sum()) if counted else 0
+        told = f", {missing:,} missing" if missing else ""
+        parts.append(f"{_label(frame.columns[place])} ({column.dtype}{told})")
+    detail = ", ".join(parts) + _more(columns - len(parts), "columns")
+    if not is_from(frame.index, "pandas", "RangeIndex"):
+        detail += f"; index {_label(frame.index.name) if frame.index.name else ''}".rstrip()
+        detail += f" ({frame.index.dtype})"
+    heads = [_row(frame.iat[row, place] for place in shown) for row in range(min(rows, 2))]
+    return {
+        "shape": [rows, columns],
+        "size": int(frame.memory_usage(deep=False).sum()),
+        "detail": detail,
+        "preview": ", ".join(heads),
+    }
+
+
+def _label(name: Any) -> str:
+    return cut(name, 60) if type(name) is str else show(name, 60)
+
+
+def _row(values: Iterable[Any]) -> str:
+    return "(" + ", ".join(_cell(value) for value in values) + ")"
+
+
+def _cell(value: Any) -> str:
+    # numpy's scalars print as np.float64(39.1); the number is what a reader wants.
+    return show(value.item() if is_from(value, "numpy", "generic") else value, 30)
+
+
+def _pandas_series(series: Any) -> dict[str, Any]:
+    missing = int(series.isna().sum()) if len(series) <= COUNTABLE else 0
+    name = f", name {_label(series.name)}" if series.name is not None else ""
+    return {
+        "shape": [len(series)],
+        "size": int(series.memory_usage(deep=False)),
+        "detail": f"{series.dtype}{f', {missing:,} missing' if missing else ''}{name}",
+        "preview": _row(series[:5]) + _more(len(series) - 5, "values"),
+    }
+
+
+def _array(array: Any) -> dict[str, Any]:
+    return {
+        "shape": list(array.shape),
+        "size": int(array.nbytes),
+        "detail": str(array.dtype),
+        "preview": _row(array.flat[:5].tolist()) + _more(array.size - 5, "values"),
+    }
+
+
+def _polars_frame(frame: Any) -> dict[str, Any]:
+    schema = [f"{_label(name)} ({kind})" for name, kind in list(frame.schema.items())[:COLUMNS]]
+    return {
+        "shape": list(frame.shape),
+        "size": int(frame.estimated_size()),
+        "detail": ", ".join(schema) + _more(frame.width - len(schema), "columns"),
+        "preview": ", ".join(_row(row) for row in frame.head(2).rows()),
+    }
+
+
+_TABLES: list[tuple[str, tuple[str, ...], Callable[[Any], dict[str, Any]]]] = [
+    ("pandas", ("DataFrame",), _pandas_frame),
+    ("pandas", ("Series", "Index"), _pandas_series),
+    ("numpy", ("ndarray",), _array),
+    ("polars", ("DataFrame",), _polars_frame),
+    ("polars", ("LazyFrame",), lambda frame: {"detail": "lazy, not computed"}),
+]

@@ -1,0 +1,92 @@
+"""Run once in a kernel that nbrefine starts: keeps its streams and messages whole.
+
+It is sent as a cell, so it needs no file in the kernel's environment, and leaves no name in the
+user's namespace.  `NONCE` is given by the sender and marks notes to the controller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import pathlib
+import sys
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+MIME = "application/vnd.nbrefine+json"
+NONCE = globals().get("NONCE", "")
+
+_ESSENTIAL = {"stdout": sys.stdout, "stderr": sys.stderr}
+
+
+def prepare(shell: Any) -> None:
+    """Set up what can go wrong without a word."""
+    session = shell.kernel.session
+    type(shell).ask_exit = _stay
+    session.pack = _tolerant(session.pack)
+    shell.events.register("post_execute", lambda: _after_cell(shell))
+    with contextlib.suppress(OSError, KeyError):
+        # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is lost.
+        path = pathlib.Path(os.environ["NBREFINE_KERNEL"], "crash")
+        faulthandler.enable(file=path.open("w"))
+
+
+def _stay(shell: Any) -> None:
+    """Say that exit() was called; IPython would end the kernel a moment later."""
+    shell.payload_manager.write_payload({"source": "ask_exit", "keepkernel": True})
+
+
+def _tolerant(pack: Any) -> Any:
+    """Send text with lone surrogates escaped; ipykernel loses it and a traceback of its own."""
+
+    def packed(message: Any) -> Any:
+        try:
+            return pack(message)
+        except UnicodeEncodeError:
+            return json.dumps(message, default=str).encode("ascii")
+
+    return packed
+
+
+def _after_cell(shell: Any) -> None:
+    """Bring back streams that a cell removed, closed, or replaced by what is no stream.
+
+    Without `sys.stdout` IPython 9 runs no further cell and ipykernel never replies.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name, None)
+        closed = getattr(stream, "closed", False)
+        if closed or not (hasattr(stream, "write") and hasattr(stream, "flush")):
+            essential = _ESSENTIAL[name]
+            if essential.closed:
+                essential = _ESSENTIAL[name] = _opened(shell.kernel, name)
+            setattr(sys, name, essential)
+            what = "closed" if closed else f"set to a {type(stream).__name__}"
+            _note(shell.kernel, f"sys.{name} was {what}; it is restored")
+    # IPython keeps a copy of all that was ever printed.
+    with contextlib.suppress(AttributeError):
+        shell.history_manager.outputs.clear()
+
+
+def _opened(kernel: Any, name: str) -> Any:
+    old = _ESSENTIAL[name]
+    setattr(sys, name, getattr(sys, f"__{name}__"))  # whose descriptor the new stream reads
+    new = type(old)(kernel.session, kernel.iopub_thread, name)
+    new.set_parent(kernel.get_parent())
+    return new
+
+
+def _note(kernel: Any, text: str) -> None:
+    kernel.session.send(
+        kernel.iopub_socket,
+        "display_data",
+        {"data": {MIME: text}, "metadata": {"nbrefine": NONCE}, "transient": {}},
+        parent=kernel.get_parent(),
+        ident=b"display_data",
+    )
+
+
+prepare(get_ipython())

@@ -1,0 +1,142 @@
+"""What the session's namespace holds, and the few lines of it that a prompt shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from nbrefine.kernel.helper import ask
+
+if TYPE_CHECKING:
+    from nbrefine.kernel.live import Kernel
+
+TIMEOUT = 15.0
+"""Seconds a listing may take; it limits itself to a few, unless a `__repr__` defies its alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One name that the user bound."""
+
+    name: str
+    type: str
+    """Name of the value's class."""
+    kind: Literal["data", "function", "class", "module"] = "data"
+    shape: tuple[int, ...] | None = None
+    """Rows and columns of a table, extents of an array, length of a container."""
+    size: int | None = None
+    """Bytes, as far as they can be had cheaply; a container's without its items."""
+    preview: str = ""
+    """The value in short, a table's first two rows, or a function's parameters."""
+    detail: str = ""
+    """A table's columns, a dict's keys, an array's dtype, the types in a list."""
+
+
+async def variables(kernel: Kernel) -> tuple[Variable, ...]:
+    """List the user's names in a Python kernel; () for kernels of other languages.
+
+    Names with a leading underscore and IPython's own are left out. Values are looked at under
+    guards of time and exceptions, and lazy ones are not computed.
+
+    Raises
+    ------
+    KernelDeadError: the kernel had ended, or ended meanwhile.
+    KernelError: it did not answer in time.
+    """
+    if kernel.info.language != "python":
+        return ()
+    listed = await ask(kernel, "listing", "variables", timeout=TIMEOUT)
+    return tuple(
+        Variable(**{**told, "shape": None if told["shape"] is None else tuple(told["shape"])})
+        for told in listed
+    )
+
+
+def describe(variables: Sequence[Variable], *, limit: int = 1200) -> str:
+    """Describe variables in a few lines, the most useful first; "" where there are none.
+
+    Parameters
+    ----------
+    limit: characters; what does not fit is named or counted in a last line.
+    """
+    data = [variable for variable in variables if variable.kind == "data"]
+    data.sort(key=lambda variable: _rank(variable))  # stable: else in the order of binding
+    lines = [(variable.name, _line(variable)) for variable in data]
+    for kind, title in (("function", "functions"), ("class", "classes"), ("module", "modules")):
+        named = [_named(variable) for variable in variables if variable.kind == kind]
+        if named:
+            lines.append((title, f"{title}: {', '.join(named)}"))
+    kept: list[str] = []
+    left: list[str] = []
+    room = limit
+    for index, (name, line) in enumerate(lines):
+        fair = max(room // 2, 120) if index < len(lines) - 1 else room
+        shown = _shortened(line, fair)
+        if left or len(shown) + 1 > room:
+            left.append(name)
+        else:
+            kept.append(shown)
+            room -= len(shown) + 1
+    kept = _with_rows(kept, data, room)
+    if left:
+        kept.append(f"not shown: {_counted(left, 10)}")
+    return "\n".join(kept)
+
+
+def _rank(variable: Variable) -> int:
+    dimensions = len(variable.shape or ())
+    if dimensions >= 2 or variable.type == "Series":
+        return 0
+    return 1 if dimensions == 1 else 2
+
+
+def _line(variable: Variable) -> str:
+    told = f"{variable.name}: {variable.type}"
+    shape = variable.shape
+    if shape is not None and len(shape) == 2 and variable.type.endswith("Frame"):
+        return f"{told} {shape[0]:,} rows x {shape[1]:,} columns; {variable.detail}"
+    if shape is not None and len(shape) != 1:
+        told += f" of shape {shape}"
+    elif shape is not None:
+        told += f" of length {shape[0]:,}"
+    told += f", {variable.detail}" if variable.detail else ""
+    return f"{told} = {variable.preview}" if variable.preview else told
+
+
+def _named(variable: Variable) -> str:
+    if variable.kind == "module":
+        same = variable.preview in ("", variable.name)
+        return variable.name if same else f"{variable.name} ({variable.preview})"
+    return f"{variable.name}{variable.preview}"
+
+
+def _shortened(line: str, limit: int) -> str:
+    """Cut a line at a comma, so that no column name is cut in two."""
+    if len(line) <= limit:
+        return line
+    head = line[: limit - 3]
+    whole, comma, _ = head.rpartition(", ")
+    return f"{whole if comma else head}, …"
+
+
+def _with_rows(lines: list[str], data: Iterable[Variable], room: int) -> list[str]:
+    """Add the first rows of tables below their lines, as far as there is room."""
+    rows = {
+        f"{variable.name}: ": f"  first rows: {variable.preview}"
+        for variable in data
+        if variable.type.endswith("Frame") and variable.preview
+    }
+    told: list[str] = []
+    for line in lines:
+        told.append(line)
+        extra = next((text for start, text in rows.items() if line.startswith(start)), "")
+        if extra and len(extra) + 1 <= room:
+            told.append(extra)
+            room -= len(extra) + 1
+    return told
+
+
+def _counted(names: Sequence[str], limit: int) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,126 @@
+"""What is known of each test while they run, whatever happens to the process they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nbrefine.kernel.helper import Answer
+from nbrefine.kernel.inside.cases import Plan
+from nbrefine.outputs import Stream
+from nbrefine.values import CaseResult, TestReport
+
+PRINTED = 4_000
+"""Characters kept of what the tests print."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Collects results by case; a case in a loop has passed only when the loop is done.
+
+    Parameters
+    ----------
+    plan: the cases and units.
+    timeout: seconds that a unit was given, for the messages.
+    """
+
+    plan: Plan
+    timeout: float
+    problem: str = ""
+    known: dict[int, CaseResult] = field(default_factory=dict)
+    _begun: set[int] = field(default_factory=set)
+    _raised: dict[str, Any] | None = None
+    _printed: str = ""
+
+    def __post_init__(self) -> None:
+        for index, case in enumerate(self.plan.cases):
+            if case.unsupported:
+                self._know(index, status="not-run", message=case.unsupported)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.known) == len(self.plan.cases)
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take in what the kernel says of a case as it happens."""
+        if "begin" in message:
+            self._begun.add(message["begin"])
+        elif "raised" in message:
+            self._raised = message["raised"]
+        else:
+            self._know(message.pop("case"), **message)
+
+    def settle(self, unit: int, answer: Answer) -> None:
+        """Settle the cases of a unit that has ended, and all others if nothing can follow it."""
+        result = answer.result
+        for output in result.outputs:
+            if isinstance(output, Stream):
+                self._printed += output.text
+        here = self.plan.of(unit)
+        ending, self._raised = self._ending(answer), None
+        if ending is not None:
+            self._blame(here or range(len(self.plan.cases)), ending)
+        for case in here:
+            if case not in self.known:
+                message = "" if case in self._begun else "never reached"
+                self._know(case, status="passed", message=message)
+        if result.death is not None:
+            self.stop(str(result.death))
+        elif result.status == "interrupted":
+            self.stop("the tests were interrupted")
+
+    def fail(self, message: str) -> None:
+        """Note that no test can run, and why."""
+        self._blame(range(len(self.plan.cases)), {"status": "error", "message": message})
+
+    def stop(self, why: str) -> None:
+        """Note that no more tests can run, by no fault of theirs."""
+        left = [case for case in range(len(self.plan.cases)) if case not in self.known]
+        self.problem = f"{why}; {len(left)} tests were not run" if left else why
+        for case in left:
+            self._know(case, status="not-run")
+
+    def report(self, seconds: float) -> TestReport:
+        """Give the report, with the cases in the order of the source."""
+        more = len(self._printed) - PRINTED
+        printed = self._printed[:PRINTED]
+        return TestReport(
+            tuple(self.known[case] for case in range(len(self.plan.cases))),
+            problem=self.problem,
+            output=printed + (f"… ({more:,} more characters)" if more > 0 else ""),
+            seconds=seconds,
+        )
+
+    def _ending(self, answer: Answer) -> dict[str, Any] | None:
+        """Tell how a unit ended where it did not end well, as the fields of a result."""
+        result = answer.result
+        if result.status == "timeout":
+            told = f"ran over {self.timeout:g} s"
+            if result.death is not None:
+                told += f" and gave way to no interrupt, so {result.death}"
+            return {"status": "timeout", "message": told}
+        if result.death is not None:
+            return {"status": "error", "message": str(result.death)}
+        if result.status == "interrupted":
+            return {"status": "not-run", "message": "interrupted"}
+        if self._raised is None and not answer.answered:
+            return {"status": "error", "message": str(result.error or "gave no answer")}
+        if self._raised is None and answer.raised:
+            return {"status": "error", "message": answer.raised}
+        return self._raised
+
+    def _blame(self, cases: Sequence[int], ending: dict[str, Any]) -> None:
+        """Put an ending on the cases that were at work, or else on the next one."""
+        unknown = [case for case in cases if case not in self.known]
+        at_work = [case for case in unknown if case in self._begun] or unknown[:1]
+        for case in unknown:
+            if case in at_work:
+                self._know(case, **ending)
+            else:
+                self._know(case, status="not-run", message="what comes before it did not end")
+
+    def _know(self, case: int, **fields: Any) -> None:
+        planned = self.plan.cases[case]
+        fields["expression"] = fields.get("expression") or planned.expression
+        self.known[case] = CaseResult(name=planned.name, **fields)

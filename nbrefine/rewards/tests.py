@@ -1,0 +1,162 @@
+"""Visible tests as feedback: run against the live namespace, each failure with what it saw.
+
+They share a process with the code they test, so what they say is feedback and never a grade: an
+object that calls itself equal to everything passes. They do survive accidents, such as an exit,
+an endless loop, a crash or a test that replaces a builtin.
+"""
+
+from __future__ import annotations
+
+import ast
+import secrets
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from nbrefine._portal import Run
+from nbrefine.errors import InvalidTaskError, KernelDeadError, KernelError
+from nbrefine.kernel.helper import ask, call
+from nbrefine.kernel.inside.cases import Call, Plan, plan
+from nbrefine.rewards.tally import Tally
+from nbrefine.values import CaseResult, RewardType, Signal, TestReport
+
+if TYPE_CHECKING:
+    from nbrefine.kernel import Kernel
+
+NONE_FOUND = "no tests were found: write asserts, check(candidate) or functions called test_…"
+
+_SHOWN = 300  # characters of a value in the feedback
+_LOAD = 30.0  # seconds in which a kernel must take the tests in; none of their code runs then
+_CLOSE = 5.0
+
+
+def parse_tests(source: str, entry_point: str = "") -> tuple[CaseResult, ...]:
+    """Find the tests in a source and give them as cases that have not been run.
+
+    One `assert` statement is one test, also in a loop, at the top level and in
+    `check(candidate)`; and so is each `test_…` function, each method of a `Test…` class, each row
+    of a literal `parametrize`, each call of a function that checks, and each `with raises(…)`.
+
+    Raises
+    ------
+    InvalidTaskError: the source does not parse.
+    """
+    return tuple(
+        CaseResult(case.name, "not-run", case.expression, message=case.unsupported)
+        for case in _plan(source, entry_point).cases
+    )
+
+
+def run_tests(
+    kernel: Kernel,
+    tests: str,
+    *,
+    entry_point: str = "",
+    timeout_per_test: float = 10.0,
+) -> Run[TestReport]:
+    """Run tests against a kernel's live namespace, in a copy of it.
+
+    Names that the tests bind stay out of the session; objects they change in place are changed.
+    A test that ends the kernel is an error, and those after it are not run.
+
+    Parameters
+    ----------
+    tests: see `parse_tests`.
+    entry_point: the function that `check(candidate)` is given; by default the only one there is.
+    timeout_per_test: seconds until a test, or a loop with all tests in it, is interrupted.
+
+    Raises
+    ------
+    InvalidTaskError: the tests do not parse; nothing was run.
+    UsageError: it is not a Python kernel.
+    KernelDeadError: the kernel had ended before.
+    KernelError: a kernel that is not ours reacted to no interrupt.
+    """
+    return Run(_run_tests(kernel, tests, entry_point, timeout_per_test))
+
+
+async def _run_tests(
+    kernel: Kernel, tests: str, entry_point: str, timeout: float
+) -> TestReport:
+    started = time.monotonic()
+    planned = _plan(tests, entry_point)
+    if not planned.cases:
+        return TestReport(problem=NONE_FOUND)
+    tally = Tally(planned, timeout)
+    token = secrets.token_hex(8)
+    problem = await ask(kernel, "trial", "load", token, tests, entry_point, timeout=_LOAD)
+    if problem:
+        tally.fail(problem)
+    try:
+        for unit in range(len(planned.units)):
+            if tally.finished:
+                break
+            await _run_unit(kernel, token, unit, tally)
+    finally:
+        if kernel.alive:
+            with suppress(KernelError):
+                await ask(kernel, "trial", "close", token, timeout=_CLOSE)
+    return tally.report(time.monotonic() - started)
+
+
+async def _run_unit(kernel: Kernel, token: str, unit: int, tally: Tally) -> None:
+    try:
+        for function in ("run", "run_async"):
+            answer = await call(
+                kernel,
+                "trial",
+                function,
+                token,
+                unit,
+                timeout=tally.timeout,
+                on_message=tally.hear,
+                awaits=function == "run_async",
+            )
+            if answer.value != "await":
+                break
+    except KernelDeadError as error:  # something a test left behind ended it in between
+        tally.stop(error.message)
+    else:
+        tally.settle(unit, answer)
+
+
+def _plan(source: str, entry_point: str) -> Plan:
+    try:
+        return plan(source, entry_point)
+    except SyntaxError as error:
+        raise InvalidTaskError(
+            f"The tests do not parse: line {error.lineno}: {error.msg}", hint="Mend the tests"
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise InvalidTaskError(f"The tests do not parse: {error}", hint="Mend the tests") from None
+
+
+def signal(report: TestReport) -> Signal:
+    """Turn a report into the signal "tests": the share that passed, and each failure in words.
+
+    Without a single test there is no reward: that is nobody's success and nobody's failure.
+    """
+    reward = report.passed / report.total if report.total else None
+    return Signal("tests", RewardType.OUTCOME, reward, feedback=_feedback(report))
+
+
+def _feedback(report: TestReport) -> str:
+    lines = [f"{report.passed}/{report.total} tests passed."] if report.total else []
+    if report.problem:
+        lines.append(f"{report.problem[0].upper()}{report.problem[1:]}.")
+    failures = [case for case in report.cases if not case.passed]
+    if failures:
+        lines.append("Failures:")
+    for case in failures:
+        told = f"{case.name} ({case.status})"
+        lines.append(f"- {told}: {_line(case.expression)}" if case.expression else f"- {told}")
+        for label, text in (("got", case.got), ("expected", case.expected), ("", case.message)):
+            if text:
+                lines.append(f"    {label}: {_line(text)}" if label else f"    {_line(text)}")
+    return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    text = "\\n".join(text.splitlines())
+    more = len(text) - _SHOWN
+    return f"{text[:_SHOWN]}… ({more:,} more characters)" if more > 0 else text

@@ -35,7 +35,7 @@ _context_lock = threading.Lock()
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:
     """Give the process's ZeroMQ context; one made before a fork is of no use after it."""
-    global _context, _context_pid  # noqa: PLW0603 - a process has one, as it has one portal
+    global _context, _context_pid
     with _context_lock:
         if _context is None or _context_pid != os.getpid():
             _context, _context_pid = zmq.Context(), os.getpid()
@@ -185,7 +185,11 @@ class Channels:
             batch, self._inbox = self._inbox, deque()
             self._scheduled = False
         for channel, message in batch:
-            self._deliver(channel, message)
+            try:
+                self._deliver(channel, message)
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                # One message without a proper form must not take the others with it.
+                self._deliver("unreadable", {"reason": f"{type(error).__name__}: {error}"})
 
 
 def _bytes(key: str | bytes) -> bytes:

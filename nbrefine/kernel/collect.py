@@ -221,12 +221,12 @@ class Collector:
     def _clip(self, text: str, longest: int, where: str) -> str:
         if len(text) <= longest:
             return text
-        dropped = len(text) - longest
-        self._dropped[where] += dropped
+        half = max(0, longest - len(_mark(len(text)))) // 2
+        dropped = len(text) - 2 * half
         mark = _mark(dropped)
+        self._dropped[where] += dropped
         self._marks[where] += len(mark)
-        half = longest // 2
-        return text[:half] + mark + text[len(text) - (longest - half) :]
+        return text[:half] + mark + text[len(text) - half :]
 
     def _append(self, entry: _Shown) -> None:
         if not self._full and self._sizes["head"] + entry.size > self._limits.cell // 2:
@@ -304,13 +304,14 @@ class Collector:
                 self._marks[after.name] += len(mark)
                 joined = isinstance(before, _Text) and before.name == after.name
                 front = before.text if joined and isinstance(before, _Text) else ""
-                text = _Text(after.name, chunks=deque([front, mark, after.text]))
-                entries[position - joined : position + 1] = [text]
+                whole = _Text(after.name, chunks=deque([front, mark, after.text]))
+                whole.final = sum(map(len, whole.chunks))
+                entries[position - joined : position + 1] = [whole]
         for entry in entries:
             if isinstance(entry, _Shown):
                 yield self._redacted(entry.output)
-            elif text := entry.text:
-                yield Stream(entry.name, self._redact(text), late=self._late)
+            elif entry.size:
+                yield Stream(entry.name, self._redact(entry.text), late=self._late)
 
     def _redacted(self, output: Display | Failure) -> Display | Failure:
         if isinstance(output, Failure):

@@ -19,12 +19,18 @@ Private = tuple[str, Callable[[Any], None]]
 """What marks this request's private messages in their metadata, and who gets their data."""
 
 _MUTE = 2.0  # seconds after idle in which a reply may still come
+_NO_REPLY = (
+    "the kernel was idle again without a reply, as after a cell that broke sys.stdout or "
+    "sys.stderr; what it had run of this cell is not known"
+)
 _IDLE = 10.0  # seconds after the reply in which idle may still come
 
 
 class Execution:
-    """What is known so far of a cell that runs; it has ended when both its reply and idle have
-    arrived, or the process has exited."""
+    """What is known so far of a cell that runs.
+
+    It has ended when both its reply and idle have arrived, or the process has exited.
+    """
 
     def __init__(
         self,
@@ -32,22 +38,23 @@ class Execution:
         *,
         limits: OutputLimits,
         redact: Callable[[str], str],
-        private: Private | None,
-        on_output: Callable[[Output], object] | None,
+        on_output: Callable[[Output], object] | None = None,
     ) -> None:
         self.source = source
-        self.private = private
         self.redact = redact
         self.cause: Literal["timeout", "interrupted"] | None = None
         """Why the controller interrupted it, if it did."""
         self.stop_asked = False
         self.mute = False
-        """Idle was seen and no reply came."""
+        """Whether the kernel went idle and never replied."""
         self.done = False
+        self.settled = asyncio.Event()
+        """Set when whoever conducts the cell is done with it, restart included."""
         self.death: Death | None = None
         self.rungs: list[str] = []
         self.lost: tuple[str, ...] = ()
         self.notes: list[str] = []
+        self._private: dict[str, Callable[[Any], None]] = {}
         self._collector = Collector(limits, redact=redact)
         self._observer = Observer(on_output, limits.cell, redact) if on_output else None
         self._reply: dict[str, Any] | None = None
@@ -66,14 +73,16 @@ class Execution:
         self.stop_asked = True
         self._changed.set()
 
-    async def wait(self, seconds: float | None) -> bool:
-        """Wait for something to happen, at most so long, and tell whether the cell has ended."""
-        if not self.done:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()
-            self._changed.clear()
-        return self.done
+    def listen(self, nonce: str, callback: Callable[[Any], None]) -> None:
+        """Give private messages that carry the nonce to the callback."""
+        self._private[nonce] = callback
+
+    async def _something(self, seconds: float | None) -> None:
+        """Wait for something to happen, at most so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()
 
     async def ended(self, seconds: float | None) -> bool:
         """Wait for the end, at most so long, and tell whether it came."""
@@ -82,28 +91,25 @@ class Execution:
             left = None if deadline is None else deadline - self._loop.time()
             if left is not None and left <= 0:
                 break
-            await self.wait(left)
+            await self._something(left)
         return self.done
 
-    async def attend(self, timeout: float | None) -> Literal["timeout", "interrupted"] | None:
+    async def attend(self, limit: float | None) -> Literal["timeout", "interrupted"] | None:
         """Stay until the cell has ended or has to be interrupted, and give the reason if so."""
-        deadline = None if timeout is None else self._loop.time() + timeout
+        deadline = None if limit is None else self._loop.time() + limit
         while not self.done:
             left = None if deadline is None else deadline - self._loop.time()
             if left is not None and left <= 0:
                 return "timeout"
             if self.stop_asked:
                 return "interrupted"
-            if self.mute:
-                self.give_up("the kernel was idle again and gave no reply")
-            await self.wait(left)
+            await self._something(left)
         return self.cause
 
     def on_reply(self, message: dict[str, Any]) -> None:
         """Take the reply in."""
         self._reply = message["content"]
         self._times["reply"] = _iso(message["header"].get("date"))
-        self.mute = False
         if self._idle:
             self._end()
         else:
@@ -139,15 +145,12 @@ class Execution:
                 self._set_timer(_MUTE, self._on_mute)
 
     def _is_private(self, kind: str, content: dict[str, Any]) -> bool:
-        if self.private is None or kind != "display_data":
+        if kind != "display_data" or PRIVATE not in content["data"]:
             return False
-        nonce, callback = self.private
-        if (content.get("metadata") or {}).get("nbrefine") != nonce or PRIVATE not in content[
-            "data"
-        ]:
-            return False
-        callback(content["data"][PRIVATE])
-        return True
+        callback = self._private.get((content.get("metadata") or {}).get("nbrefine", ""))
+        if callback is not None:
+            callback(content["data"][PRIVATE])
+        return callback is not None
 
     def _add(self, kind: str, content: dict[str, Any]) -> None:
         output = self._collector.feed(kind, content)
@@ -161,7 +164,8 @@ class Execution:
 
     def _on_mute(self) -> None:
         self.mute = True
-        self._changed.set()
+        self._reply = {"status": "error", "ename": "NoReply", "evalue": _NO_REPLY}
+        self._end()
 
     def _on_no_idle(self) -> None:
         self.notes.append(f"the kernel did not say that it was idle {_IDLE:g} s after its reply")
@@ -173,11 +177,6 @@ class Execution:
         self.done = True
         self._seconds = self._loop.time() - self._start
         self._changed.set()
-
-    def give_up(self, note: str) -> None:
-        """End without a reply, which will not come any more."""
-        self.notes.append(note)
-        self._end()
 
     @property
     def refused(self) -> bool:
@@ -228,7 +227,8 @@ class Execution:
         for payload in reply.get("payload") or ():
             source = payload.get("source")
             if source == "ask_exit":
-                self.notes.append("exit() or quit() was called; the kernel stays")
+                then = "stays" if payload.get("keepkernel") else "ends"
+                self.notes.append(f"exit() or quit() was called; the kernel {then}")
             elif source == "page":  # what `name?` shows in a pager
                 self._add("display_data", {"data": payload.get("data") or {}})
 

@@ -7,11 +7,14 @@ import contextlib
 import json
 import platform
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from nbrefine.errors import KernelStartError, UsageError
 from nbrefine.kernel.channels import Channel, Channels
+from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.execution import Execution
 from nbrefine.kernel.process import Launch, Process
 from nbrefine.outputs import Death
@@ -20,7 +23,9 @@ from nbrefine.values import KernelInfo
 _PROBE = 0.5  # seconds between questions to a kernel that comes up
 _LAST_WORDS = 0.25  # seconds from a process's exit in which its last messages are waited for
 
-Late = Callable[[str, dict[str, Any]], None]
+_NEEDED = {"transport", "ip", "key", "shell_port", "control_port", "iopub_port"}
+
+Late = Callable[[str, dict[str, Any]], object]
 
 
 class Link:
@@ -39,6 +44,8 @@ class Link:
         self.info = KernelInfo()
         self.died: asyncio.Future[Death] = loop.create_future()
         self._on_late = on_late
+        self._nonce = uuid4().hex
+        self._notes: list[str] = []  # for the next result
         self._pending: dict[str, Execution] = {}
         self._probes: set[str] = set()
         self._heard = False  # IOPub reaches us
@@ -50,45 +57,46 @@ class Link:
         self._vigil = loop.create_task(self._watch()) if process else None
 
     @classmethod
-    async def start(cls, launch: Launch, timeout: float, on_late: Late) -> Link:
+    async def start(cls, launch: Launch, limit: float, on_late: Late) -> Link:
         """Start a kernel's process and wait until it answers."""
         process = Process(launch)
         link = None
         try:
             await process.start()
             link = cls(process, process.connection, on_late)
-            await link._ready(timeout, launch.name)
+            await link._ready(limit, launch.name)
+            await link._prepare(limit)
         except BaseException:
             await asyncio.shield(link.close() if link else process.close())
             raise
         return link
 
     @classmethod
-    async def connect(cls, path: Path, timeout: float, on_late: Late) -> Link:
+    async def connect(cls, path: Path, limit: float, on_late: Late) -> Link:
         """Connect to a kernel that runs and wait until it answers."""
         link = cls(None, _read_connection(path), on_late)
         try:
-            await link._ready(timeout, path.name)
+            await link._ready(limit, path.name)
         except BaseException:
             await asyncio.shield(link.close())
             raise
         return link
 
-    async def _ready(self, timeout: float, name: str) -> None:
+    async def _ready(self, limit: float, name: str) -> None:
         """Wait until both directions work: a reply on shell, and IOPub subscribed.
 
         The welcome of IOPub goes to the first subscriber only, so a status that answers our
         own question counts as well; what was asked before the subscription is not heard.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
+        deadline = loop.time() + limit
         next_probe = loop.time()
         while not self._heard or self._introduction is None:
             if self.died.done():
                 raise _start_error(name, self.died.result())
             if loop.time() >= deadline:
                 raise KernelStartError(
-                    f"Kernel {name!r} did not answer within {timeout:g} s",
+                    f"Kernel {name!r} did not answer within {limit:g} s",
                     hint="Give it a longer timeout, or see whether it is busy or stuck",
                 )
             if loop.time() >= next_probe:
@@ -100,8 +108,24 @@ class Link:
             self._progress.clear()
         self.info = _kernel_info(self._introduction, self.process, name)
 
-    def execute(self, execution: Execution, *, store_history: bool) -> str:
-        """Ask the kernel to run a cell and give the request's id."""
+    async def _prepare(self, limit: float) -> None:
+        """Run our own first cell in an IPython kernel that is ours."""
+        if self.info.implementation != "ipython":
+            return
+        code = resources.files("nbrefine.kernel.inside").joinpath("prepare.py").read_text()
+        source = f"exec({code!r}, {{'NONCE': {self._nonce!r}}})"
+        execution = Execution(source, limits=OutputLimits(), redact=str)
+        self.execute(execution, store_history=False)
+        if not await execution.ended(limit) or execution.death is not None:
+            raise KernelStartError(
+                "The kernel answered, and then did not run a first cell",
+                hint="Run its command by hand to see more",
+            )
+        if (error := (await execution.result()).error) is not None:
+            self._notes.append(f"the kernel could not be prepared: {error}")
+
+    def execute(self, execution: Execution, *, store_history: bool) -> None:
+        """Ask the kernel to run a cell."""
         content = {
             "code": execution.source,
             "silent": False,
@@ -110,15 +134,16 @@ class Link:
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        request = self._channels.send("shell", "execute_request", content)
-        self._pending[request] = execution
-        if self.died.done():
-            execution.die(self.died.result())
-        return request
+        execution.listen(self._nonce, lambda note: execution.notes.append(str(note)))
+        execution.notes += self._notes
+        self._notes.clear()
+        self._pending = {key: each for key, each in self._pending.items() if not each.done}
+        self._pending[self._channels.send("shell", "execute_request", content)] = execution
 
-    def forget(self, request: str) -> None:
-        """Take what still comes for a request as late."""
-        self._pending.pop(request, None)
+    @property
+    def occupied(self) -> bool:
+        """Whether a cell has not ended yet."""
+        return any(not execution.done for execution in self._pending.values())
 
     def poke(self) -> None:
         """Send a message on shell, which wakes a kernel's idle event loop."""
@@ -162,8 +187,8 @@ class Link:
     def _end(self, death: Death) -> None:
         if not self.died.done():
             self.died.set_result(death)
-        for execution in list(self._pending.values()):
-            execution.die(death)
+        while self._pending:
+            self._pending.popitem()[1].die(death)
 
     def _deliver(self, channel: Channel, message: dict[str, Any]) -> None:
         if channel == "lost":
@@ -172,12 +197,14 @@ class Link:
                 self._end(Death(exit_code=None, stderr="the kernel has closed the connection"))
             return
         if channel == "unreadable":
-            for execution in self._pending.values():
-                execution.notes.append(f"a message could not be read: {message['reason']}")
+            for waiting in self._pending.values():
+                waiting.notes.append(f"a message could not be read: {message['reason']}")
             return
         parent = message["parent_header"]
         request = parent.get("msg_id")
-        execution = self._pending.get(request)
+        execution = self._pending.get(request) if request else None
+        if execution is not None and execution.done:
+            execution = None  # what still comes is late
         if channel == "iopub":
             self._on_iopub(message, parent, execution)
         elif message["msg_type"] == "execute_reply" and execution is not None:
@@ -206,19 +233,22 @@ class Link:
 def _read_connection(path: Path) -> dict[str, Any]:
     try:
         connection: dict[str, Any] = json.loads(path.read_text())
-        needed = {"transport", "ip", "key", "shell_port", "control_port", "iopub_port"}
-        if missing := needed - connection.keys():
-            raise KeyError(", ".join(sorted(missing)))
+        missing = _NEEDED - connection.keys()
     except FileNotFoundError:
         raise UsageError(
             f"There is no connection file {str(path)!r}",
             hint="`jupyter --runtime-dir` shows where running kernels keep theirs",
         ) from None
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         raise UsageError(
             f"{str(path)!r} cannot be read as a connection file: {error}",
             hint="Give the JSON file the kernel was started with",
         ) from error
+    if missing:
+        raise UsageError(
+            f"{str(path)!r} is no connection file: it has no {', '.join(sorted(missing))}",
+            hint="Give the JSON file the kernel was started with",
+        )
     return connection
 
 

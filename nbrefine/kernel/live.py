@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from nbrefine._portal import Run
 from nbrefine.errors import KernelDeadError, KernelError
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 
 _GRACE = 2.0  # seconds a kernel gets to shut down by itself
 _RESTART = 60.0  # seconds until a kernel that was started once must answer again
+
+
+# A cell with a top-level `await` passes by the code that wants sys.stdout to be there.
+_REPAIR = """
+[setattr(__import__("sys"), name, getattr(get_ipython().kernel, "_" + name))
+ for name in ("stdout", "stderr")
+ if not hasattr(getattr(__import__("sys"), name), "flush")]
+await __import__("asyncio").sleep(0)
+"""
 
 
 class Kernel:
@@ -193,7 +202,7 @@ class Kernel:
         self,
         source: str,
         *,
-        timeout: float | None,
+        timeout: float | None,  # noqa: ASYNC109 - seconds until the ladder, not until a cancel
         store_history: bool = True,
         private: Private | None = None,
         on_output: Callable[[Output], object] | None = None,
@@ -213,9 +222,10 @@ class Kernel:
                     source,
                     limits=self._limits,
                     redact=self._redact,
-                    private=private,
                     on_output=on_output,
                 )
+                if private is not None:
+                    execution.listen(*private)
                 if ticket is not None:
                     ticket.execution = execution
                 await self._conduct(execution, timeout, store_history=store_history)
@@ -224,24 +234,31 @@ class Kernel:
             return await execution.result()
 
     async def _conduct(
-        self, execution: Execution, timeout: float | None, *, store_history: bool
+        self, execution: Execution, limit: float | None, *, store_history: bool
     ) -> None:
         """Send a cell and stay with it until it has ended, come what may."""
         self._require_alive()
         link = self._link
-        request = link.execute(execution, store_history=store_history)
+        if link.occupied:
+            raise KernelError(
+                "The kernel still runs an earlier cell that reacted to no interrupt",
+                hint="Wait for it, or restart the kernel where it was started",
+            )
+        link.execute(execution, store_history=store_history)
         self._running = execution
         try:
-            execution.cause = await execution.attend(timeout)
+            execution.cause = await execution.attend(limit)
             if not execution.done:
                 await self._climb(execution)
+            if execution.mute:
+                await self._repair(execution)
         except asyncio.CancelledError:
             execution.cause = "interrupted"
             await asyncio.shield(self._climb(execution))
             raise
         finally:
             self._running = None
-            link.forget(request)
+            execution.settled.set()
 
     async def _climb(self, execution: Execution) -> None:
         from nbrefine.kernel.interrupt import climb
@@ -251,6 +268,20 @@ class Kernel:
         if link.died.done() and self._launch is not None and self._closing is None:
             execution.rungs.append("restart")
             execution.lost = await self._reopen()
+
+    async def _repair(self, execution: Execution) -> None:
+        """Give a Python kernel its streams back, in whose absence it runs and answers nothing."""
+        if self.info.language != "python":
+            return
+        repair = Execution(_REPAIR, limits=self._limits, redact=self._redact)
+        self._link.execute(repair, store_history=False)
+        if await repair.ended(_GRACE):
+            execution.notes.append("sys.stdout and sys.stderr were restored")
+            return
+        execution.notes.append("the kernel does not answer any more")
+        await self._climb(repair)
+        execution.rungs += repair.rungs
+        execution.lost = repair.lost
 
     def interrupt(self) -> Run[tuple[str, ...]]:
         """Interrupt the running cell and give the rungs it took, () where none was running.
@@ -264,8 +295,8 @@ class Kernel:
             if execution is None:
                 return ()
             execution.ask_stop()
-            async with self._turn:  # free again when the cell is done with
-                return tuple(execution.rungs)
+            await execution.settled.wait()
+            return tuple(execution.rungs)
 
         return Run(work())
 
@@ -296,11 +327,11 @@ class Kernel:
 
         return Run(work())
 
-    async def _open(self, timeout: float) -> None:
+    async def _open(self, limit: float) -> None:
         from nbrefine.kernel.link import Link
 
         assert self._launch is not None
-        self._link = await Link.start(self._launch, timeout, self._late.feed)
+        self._link = await Link.start(self._launch, limit, self._late.feed)
         self._epoch += 1
         self._names = {}
 
@@ -359,7 +390,7 @@ class Kernel:
             next_step = "Call restart(), or start another one" if self.owned else "Connect again"
             raise KernelDeadError(how[0].upper() + how[1:], hint=next_step)
 
-    async def __aenter__(self) -> Kernel:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -370,7 +401,7 @@ class Kernel:
     ) -> None:
         await self.shutdown()
 
-    def __enter__(self) -> Kernel:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -40,16 +40,16 @@ class _Cell(ast.NodeTransformer):
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self.tree = ast.Module([], [])
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802 - ast's own name
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return ast.FunctionDef(node.name, node.args, [], [])
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:  # noqa: N802
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return ast.FunctionDef(node.name, node.args, [], [])
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return ast.ClassDef(node.name, [], [], [], [])
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         return ast.Constant(None)
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 from jupyter_client.manager import AsyncKernelManager
 from zmq.asyncio import Context
 
@@ -25,7 +25,11 @@ from nbrefine.kernel.environment import kernel_environment
 from nbrefine.kernel.runtime import MARK, RuntimeFolder, family, kill_family
 from nbrefine.outputs import Death
 
+if TYPE_CHECKING:
+    from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
+
 _TAIL = 16_384  # bytes of the error channel that are kept
+_LOCAL = "local-provisioner"
 _POLL = 0.1  # seconds between looks at a process that cannot be watched
 _FAULTS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL", "SIGTRAP")
 
@@ -69,12 +73,7 @@ class Process:
         UsageError: no such kernelspec, or no such working folder.
         KernelStartError: the command could not be started.
         """
-        spec = self._spec()
-        if self._launch.cwd is not None and not Path(self._launch.cwd).is_dir():
-            raise UsageError(
-                f"There is no folder {self._launch.cwd!r} for the kernel to work in",
-                hint="Create it first, or leave cwd out",
-            )
+        spec = self._find_spec()
         self._folder = RuntimeFolder()
         manager = self._manager
         manager.connection_file = str(self._folder.path / "kernel.json")
@@ -94,8 +93,8 @@ class Process:
                 stderr=self._mouth,
                 extra_arguments=[*_ipykernel_arguments(spec.argv), *self._launch.arguments],
             )
-            self.connection = dict(await manager.provisioner.launch_kernel(command, **settings))
-            await manager.provisioner.post_launch(**settings)
+            self.connection = dict(await self._provisioner.launch_kernel(command, **settings))
+            await self._provisioner.post_launch(**settings)
         except OSError as error:
             raise KernelStartError(
                 f"The command of kernel {self._launch.name!r} could not be started: {error}",
@@ -105,19 +104,35 @@ class Process:
             os.close(self._mouth)
         self._begin_watch()
 
-    def _spec(self) -> Any:
+    @property
+    def _provisioner(self) -> KernelProvisionerBase:
+        assert self._manager.provisioner is not None  # made by pre_start_kernel
+        return self._manager.provisioner
+
+    @property
+    def _kernel_spec(self) -> KernelSpec:
+        assert self._manager.kernel_spec is not None
+        return self._manager.kernel_spec
+
+    def _find_spec(self) -> KernelSpec:
         try:
-            return self._manager.kernel_spec
+            spec = self._kernel_spec
         except NoSuchKernel:
             known = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none at all"
             raise UsageError(
                 f"There is no kernelspec {self._launch.name!r}; there are: {known}",
                 hint="Name one of them, or install the kernel",
             ) from None
+        if self._launch.cwd is not None and not Path(self._launch.cwd).is_dir():
+            raise UsageError(
+                f"There is no folder {self._launch.cwd!r} for the kernel to work in",
+                hint="Create it first, or leave cwd out",
+            )
+        return spec
 
     @property
     def display_name(self) -> str:
-        return str(self._manager.kernel_spec.display_name)
+        return str(self._kernel_spec.display_name)
 
     @property
     def connection_file(self) -> str:
@@ -130,18 +145,18 @@ class Process:
 
     @property
     def interrupts_by_message(self) -> bool:
-        return bool(self._manager.kernel_spec.interrupt_mode == "message")
+        return bool(self._kernel_spec.interrupt_mode == "message")
 
     async def interrupt(self) -> None:
         """Send SIGINT to the process group."""
-        await self._manager.provisioner.send_signal(signal.SIGINT)
+        await self._provisioner.send_signal(signal.SIGINT)
 
     async def kill(self) -> Death:
         """End the process and its descendants at once."""
         if not self.exited.done():
             known = family(self.pid, self._folder.path) if self._folder else {}
             with contextlib.suppress(OSError):
-                await self._manager.provisioner.kill()
+                await self._provisioner.kill()
             if self._folder:
                 kill_family(self.pid, self._folder.path, known=known)
         return await asyncio.shield(self.exited)
@@ -199,7 +214,8 @@ class Process:
             self._watch = loop.create_task(self._poll())
 
     async def _poll(self) -> None:
-        while (code := await self._manager.provisioner.poll()) is None:
+        # A provisioner can only be asked, so there is no event to wait for.
+        while (code := await self._provisioner.poll()) is None:  # noqa: ASYNC110
             await asyncio.sleep(_POLL)
         self._end(code, None)
 
@@ -260,7 +276,7 @@ class Process:
         _live.discard(self)
 
 
-class _Manager(AsyncKernelManager):  # type: ignore[misc]  # jupyter_client is not typed for mypy here
+class _Manager(AsyncKernelManager):
     """A kernel manager whose kernels die with us, also when SIGKILL ends us.
 
     ipykernel's own watch on its parent is a Python thread and waits for the GIL; the kernel's
@@ -280,12 +296,15 @@ class _Manager(AsyncKernelManager):  # type: ignore[misc]  # jupyter_client is n
 
 def _is_local(metadata: Mapping[str, Any]) -> bool:
     provisioner = (metadata or {}).get("kernel_provisioner") or {}
-    return provisioner.get("provisioner_name", "local-provisioner") == "local-provisioner"
+    return str(provisioner.get("provisioner_name", _LOCAL)) == _LOCAL
 
 
 def _ipykernel_arguments(argv: list[str]) -> list[str]:
-    """Settings that only ipykernel knows: no history file that kernels wait for one another
-    at, and no cache that keeps every value a cell has ever shown."""
+    """Give settings that only ipykernel knows.
+
+    No history file, at which kernels wait for one another, and no cache, which keeps every value
+    that a cell has shown.
+    """
     if not any(word in ("ipykernel", "ipykernel_launcher") for word in argv):
         return []
     return ["--HistoryManager.enabled=False", "--InteractiveShell.cache_size=0"]

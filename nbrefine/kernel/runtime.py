@@ -68,8 +68,10 @@ Family = dict[int, str]
 
 
 def family(pid: int | None, folder: Path) -> Family:
-    """Find the descendants of a process and all that carry the folder's mark, as far as the
-    host lets us see; the process itself is not among them."""
+    """Find the descendants of a process, itself left out, and all that carry the folder's mark.
+
+    Nothing is found where the host has no /proc.
+    """
     mark = f"{MARK}={folder}".encode()
     parents: dict[int, int] = {}
     started: Family = {}
@@ -109,9 +111,9 @@ def kill_family(pid: int | None, folder: Path, *, known: Family | None = None) -
 
 def _processes() -> Iterator[int]:
     with contextlib.suppress(OSError):  # no /proc: the process group is all that can be reached
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                yield int(name)
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                yield int(entry.name)
 
 
 def _start(pid: int) -> str:

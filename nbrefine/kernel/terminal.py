@@ -11,7 +11,7 @@ A terminal returns to the start of the last wrapped row; a longer line is final 
 """
 
 _MOVES = re.compile(r"[\r\b]|\x1b\[[012]?K")
-_TOKEN = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|.", re.DOTALL)
+_PIECE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|.", re.DOTALL)
 
 
 class Terminal:
@@ -58,15 +58,15 @@ class Terminal:
         cells = _cells(self.line)
         column = len(cells) if self._column is None else self._column
         colour = ""  # belongs to the character that follows, or ends the one before a move
-        for token in _TOKEN.findall(segment):
-            if len(token) > 1 and not token.endswith("K"):
-                colour += token
-            elif token in "\r\b" or len(token) > 1:
+        for piece in _PIECE.findall(segment):
+            if len(piece) > 1 and not piece.endswith("K"):
+                colour += piece
+            elif piece in "\r\b" or len(piece) > 1:
                 _close(cells, column, colour)
                 colour = ""
-                column = _move(cells, column, token)
+                column = _move(cells, column, piece)
             else:
-                cells[column : column + 1] = [colour + token]
+                cells[column : column + 1] = [colour + piece]
                 colour = ""
                 column += 1
         _close(cells, column, colour)
@@ -74,13 +74,13 @@ class Terminal:
         self._column = None if column >= len(cells) else column
 
 
-def _move(cells: list[str], column: int, token: str) -> int:
+def _move(cells: list[str], column: int, piece: str) -> int:
     """Move the cursor or erase, and give the new column."""
-    if token == "\r":
+    if piece == "\r":
         return 0
-    if token == "\b":
+    if piece == "\b":
         return max(0, column - 1)
-    mode = token[2:-1] or "0"
+    mode = piece[2:-1] or "0"
     if mode == "0":
         del cells[column:]
     elif mode == "1":
@@ -101,11 +101,11 @@ def _cells(line: str) -> list[str]:
     """Split a line into its columns, each with the colour codes before it."""
     cells: list[str] = []
     colour = ""
-    for token in _TOKEN.findall(line):
-        if len(token) > 1:
-            colour += token
+    for piece in _PIECE.findall(line):
+        if len(piece) > 1:
+            colour += piece
         else:
-            cells.append(colour + token)
+            cells.append(colour + piece)
             colour = ""
     _close(cells, len(cells), colour)
     return cells

@@ -243,7 +243,9 @@ class TestReport:
 
     cases: tuple[CaseResult, ...] = ()
     problem: str = ""
-    """Why there is no case to count, for example "no tests were found", or ""."""
+    """Why there is no case to count, or why cases did not run: "no tests were found" …, or ""."""
+    output: str = ""
+    """What the tests printed, on both channels."""
     seconds: float = 0.0
 
     @property

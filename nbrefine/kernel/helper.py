@@ -62,7 +62,7 @@ async def call(
     module: str,
     function: str,
     *args: Any,
-    timeout: float | None,
+    timeout: float | None,  # noqa: ASYNC109  the kernel keeps the time, and interrupts
     on_message: Callable[[Any], None] | None = None,
     awaits: bool = False,
 ) -> Answer:
@@ -108,7 +108,7 @@ async def ask(
     module: str,
     function: str,
     *args: Any,
-    timeout: float | None = 30.0,
+    timeout: float | None = 30.0,  # noqa: ASYNC109  the kernel keeps the time
     on_message: Callable[[Any], None] | None = None,
 ) -> Any:
     """Give the value of a call; see `call`.
@@ -131,7 +131,7 @@ async def ask(
 async def _execute(
     kernel: Kernel,
     source: Callable[[str], str],
-    timeout: float | None,
+    timeout: float | None,  # noqa: ASYNC109  the kernel keeps the time, and interrupts
     on_message: Callable[[Any], None] | None,
 ) -> Answer:
     nonce = secrets.token_hex(16)

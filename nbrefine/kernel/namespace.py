@@ -61,7 +61,7 @@ def describe(variables: Sequence[Variable], *, limit: int = 1200) -> str:
     limit: characters; what does not fit is named or counted in a last line.
     """
     data = [variable for variable in variables if variable.kind == "data"]
-    data.sort(key=lambda variable: _rank(variable))  # stable: else in the order of binding
+    data.sort(key=_rank)  # stable: else in the order of binding
     lines = [(variable.name, _line(variable)) for variable in data]
     for kind, title in (("function", "functions"), ("class", "classes"), ("module", "modules")):
         named = [_named(variable) for variable in variables if variable.kind == kind]

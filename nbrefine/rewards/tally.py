@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from nbrefine.kernel.helper import Answer
 from nbrefine.kernel.inside.cases import Plan
@@ -27,10 +28,12 @@ class Tally:
 
     plan: Plan
     timeout: float
+    unit: int = 0
+    """The unit at work, or else the next."""
     problem: str = ""
     known: dict[int, CaseResult] = field(default_factory=dict)
     _begun: set[int] = field(default_factory=set)
-    _raised: dict[str, Any] | None = None
+    _since: float = field(default_factory=time.monotonic)
     _printed: str = ""
 
     def __post_init__(self) -> None:
@@ -43,32 +46,31 @@ class Tally:
         return len(self.known) == len(self.plan.cases)
 
     def hear(self, message: dict[str, Any]) -> None:
-        """Take in what the kernel says of a case as it happens."""
+        """Take in what the kernel says of a case or of a unit's end as it happens."""
         if "begin" in message:
             self._begun.add(message["begin"])
-        elif "raised" in message:
-            self._raised = message["raised"]
+        elif "unit" in message:
+            self._settle(message["raised"])
         else:
             self._know(message.pop("case"), **message)
 
-    def settle(self, unit: int, answer: Answer) -> None:
-        """Settle the cases of a unit that has ended, and all others if nothing can follow it."""
+    def end(self, answer: Answer) -> None:
+        """Take in how a call has ended that ran units, and settle the one it ended in."""
         result = answer.result
         for output in result.outputs:
             if isinstance(output, Stream):
                 self._printed += output.text
-        here = self.plan.of(unit)
-        ending, self._raised = self._ending(answer), None
-        if ending is not None:
-            self._blame(here or range(len(self.plan.cases)), ending)
-        for case in here:
-            if case not in self.known:
-                message = "" if case in self._begun else "never reached"
-                self._know(case, status="passed", message=message)
+        ending = self._ending(answer)
+        hasty = result.status == "timeout" and time.monotonic() - self._since < self.timeout
+        if ending is not None and (not hasty or result.death is not None):
+            # Else the unit that took too long had ended just before its interrupt came, which
+            # hit the next one; that is run again.
+            self._settle(ending)
         if result.death is not None:
             self.stop(str(result.death))
         elif result.status == "interrupted":
             self.stop("the tests were interrupted")
+        self._since = time.monotonic()
 
     def fail(self, message: str) -> None:
         """Note that no test can run, and why."""
@@ -93,7 +95,7 @@ class Tally:
         )
 
     def _ending(self, answer: Answer) -> dict[str, Any] | None:
-        """Tell how a unit ended where it did not end well, as the fields of a result."""
+        """Tell how a unit ended that did not come to its end, as the fields of a result."""
         result = answer.result
         if result.status == "timeout":
             told = f"ran over {self.timeout:g} s"
@@ -104,11 +106,22 @@ class Tally:
             return {"status": "error", "message": str(result.death)}
         if result.status == "interrupted":
             return {"status": "not-run", "message": "interrupted"}
-        if self._raised is None and not answer.answered:
-            return {"status": "error", "message": str(result.error or "gave no answer")}
-        if self._raised is None and answer.raised:
-            return {"status": "error", "message": answer.raised}
-        return self._raised
+        if answer.answered and not answer.raised:
+            return None
+        message = answer.raised or str(result.error or "the kernel gave no answer")
+        return {"status": "error", "message": message}
+
+    def _settle(self, ending: dict[str, Any] | None) -> None:
+        """Settle the cases of the unit at work, and all others where nothing can follow it."""
+        here = self.plan.of(self.unit) if self.unit < len(self.plan.units) else []
+        if ending is not None:
+            self._blame(here or range(len(self.plan.cases)), ending)
+        for case in here:
+            if case not in self.known:
+                message = "" if case in self._begun else "never reached"
+                self._know(case, status="passed", message=message)
+        self.unit += 1
+        self._since = time.monotonic()
 
     def _blame(self, cases: Sequence[int], ending: dict[str, Any]) -> None:
         """Put an ending on the cases that were at work, or else on the next one."""

@@ -7,7 +7,6 @@ an endless loop, a crash or a test that replaces a builtin.
 
 from __future__ import annotations
 
-import ast
 import secrets
 import time
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from nbrefine._portal import Run
 from nbrefine.errors import InvalidTaskError, KernelDeadError, KernelError
 from nbrefine.kernel.helper import ask, call
-from nbrefine.kernel.inside.cases import Call, Plan, plan
+from nbrefine.kernel.inside.cases import SHARE, Plan, plan
 from nbrefine.rewards.tally import Tally
 from nbrefine.values import CaseResult, RewardType, Signal, TestReport
 
@@ -75,23 +74,19 @@ def run_tests(
     return Run(_run_tests(kernel, tests, entry_point, timeout_per_test))
 
 
-async def _run_tests(
-    kernel: Kernel, tests: str, entry_point: str, timeout: float
-) -> TestReport:
+async def _run_tests(kernel: Kernel, tests: str, entry_point: str, limit: float) -> TestReport:
     started = time.monotonic()
     planned = _plan(tests, entry_point)
     if not planned.cases:
         return TestReport(problem=NONE_FOUND)
-    tally = Tally(planned, timeout)
+    tally = Tally(planned, limit)
     token = secrets.token_hex(8)
     problem = await ask(kernel, "trial", "load", token, tests, entry_point, timeout=_LOAD)
     if problem:
         tally.fail(problem)
     try:
-        for unit in range(len(planned.units)):
-            if tally.finished:
-                break
-            await _run_unit(kernel, token, unit, tally)
+        while not tally.finished and tally.unit < len(planned.units):
+            await _advance(kernel, token, tally)
     finally:
         if kernel.alive:
             with suppress(KernelError):
@@ -99,7 +94,9 @@ async def _run_tests(
     return tally.report(time.monotonic() - started)
 
 
-async def _run_unit(kernel: Kernel, token: str, unit: int, tally: Tally) -> None:
+async def _advance(kernel: Kernel, token: str, tally: Tally) -> None:
+    """Run as many units as one call does."""
+    first = tally.unit
     try:
         for function in ("run", "run_async"):
             answer = await call(
@@ -107,17 +104,17 @@ async def _run_unit(kernel: Kernel, token: str, unit: int, tally: Tally) -> None
                 "trial",
                 function,
                 token,
-                unit,
-                timeout=tally.timeout,
+                first,
+                timeout=tally.timeout + SHARE,
                 on_message=tally.hear,
                 awaits=function == "run_async",
             )
-            if answer.value != "await":
+            if answer.value != first:
                 break
     except KernelDeadError as error:  # something a test left behind ended it in between
         tally.stop(error.message)
     else:
-        tally.settle(unit, answer)
+        tally.end(answer)
 
 
 def _plan(source: str, entry_point: str) -> Plan:

@@ -15,11 +15,12 @@ import itertools
 import linecache
 import types
 from collections.abc import Callable, Container, Iterator
+from time import monotonic
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from .cases import FILENAME, Call, FunctionNode, plan
+from .cases import FILENAME, SHARE, Call, FunctionNode, plan
 from .link import Emit
 from .record import THROUGH, Recorder
 from .rewrite import RECORDER, needs_await, program
@@ -38,28 +39,32 @@ def load(emit: Emit, token: str, source: str, entry_point: str) -> str:
     return trial.problem
 
 
-def run(emit: Emit, token: str, index: int) -> str:
-    """Run one unit.
+def run(emit: Emit, token: str, first: int) -> int:
+    """Run units from `first` on, for `SHARE` seconds or until one must be awaited.
 
-    Its cases are told as they begin and as they fail: `{"begin": case}`, `{"case": case, …}`.
-    Gives "done", or "await" without having run anything where only `run_async` will do.
+    Cases are told as they begin, hold or fail, and units as they end: `{"begin": case}`,
+    `{"case": case, "status": …}`, `{"unit": index, "raised": …}`. Gives the next unit to run;
+    if that is `first`, only `run_async` will do.
     """
     trial = _trials[token]
-    if trial.needs_await(index):
-        return "await"
-    work = trial.begin(emit, index, awaits=False)
-    try:
-        work.send(None)  # it has nothing to wait for, so it ends here and now
-    except StopIteration:
-        return "done"
-    work.close()
-    return "await"
+    ends = monotonic() + SHARE
+    for index in range(first, len(trial.plan.units)):
+        if trial.needs_await(index) or (index > first and monotonic() > ends):
+            return index
+        work = trial.run_unit(emit, index, awaits=False)
+        try:
+            work.send(None)  # it has nothing to wait for, so it ends here and now
+        except StopIteration:
+            continue
+        work.close()
+        return index
+    return len(trial.plan.units)
 
 
-async def run_async(emit: Emit, token: str, index: int) -> str:
-    """Run one unit as a coroutine on the kernel's own loop."""
-    await _trials[token].begin(emit, index, awaits=True)
-    return "done"
+async def run_async(emit: Emit, token: str, index: int) -> int:
+    """Run one unit as a coroutine on the kernel's own loop, and give the next."""
+    await _trials[token].run_unit(emit, index, awaits=True)
+    return index + 1
 
 
 def close(emit: Emit, token: str) -> None:
@@ -76,7 +81,9 @@ class Trial:
         self.lines = source.splitlines()
         shell: Any = get_ipython()
         self.session: dict[str, Any] = shell.user_ns
-        self.recorder = Recorder(self.session)
+        self.recorder = Recorder(
+            self.session, {i for i, case in enumerate(self.plan.cases) if case.looped}
+        )
         self.surroundings = Surroundings(shell)
         self.names = dict(self.session)
         self.names["__builtins__"] = builtins
@@ -116,10 +123,11 @@ class Trial:
             if isinstance(inner, ast.Name)
         )
 
-    async def begin(self, emit: Emit, index: int, *, awaits: bool) -> None:
-        """Run a unit; what it raises outside of its cases is told as `{"raised": …}`."""
+    async def run_unit(self, emit: Emit, index: int, *, awaits: bool) -> None:
+        """Run a unit and tell what it raised outside of its cases, None if nothing."""
         unit = self.plan.units[index]
         self.recorder.emit = emit
+        raised = None
         with self.surroundings:
             try:
                 if isinstance(unit, Call):
@@ -132,9 +140,10 @@ class Trial:
             except THROUGH:
                 raise
             except BaseException as error:  # noqa: BLE001  SystemExit and pytest's outcomes too
-                emit({"raised": self.recorder.told(error)})
+                raised = self.recorder.told(error)
             finally:
                 self.recorder.forget()
+        emit({"unit": index, "raised": raised})
 
     def _calls(self, unit: Call) -> Iterator[Callable[[], Any]]:
         """Give the calls a test function makes: one, or one for each row of its parameters."""

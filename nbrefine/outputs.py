@@ -94,6 +94,8 @@ class Death:
 
     def __str__(self) -> str:
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        if not self.signal and self.exit_code is None:
+            how = "for a reason the host cannot tell"
         return f"the kernel died ({how})"
 
 

@@ -22,7 +22,8 @@ class OutputLimits:
     """
 
     cell: int = 1_000_000
-    """Text of a cell: streams, `text/plain` and tracebacks together."""
+    """Text of a cell: streams, `text/plain` and tracebacks together; a last line without end
+    may exceed it by a terminal's row."""
     value: int = 5_000_000
     """One value of any other MIME type; a longer one is left out whole, as a part of an image
     or of JSON is nothing."""

@@ -145,12 +145,12 @@ class Execution:
                 self._set_timer(_MUTE, self._on_mute)
 
     def _is_private(self, kind: str, content: dict[str, Any]) -> bool:
-        if kind != "display_data" or PRIVATE not in content["data"]:
+        nonce = (content.get("metadata") or {}).get("nbrefine")
+        if kind != "display_data" or PRIVATE not in content["data"] or nonce is None:
             return False
-        callback = self._private.get((content.get("metadata") or {}).get("nbrefine", ""))
-        if callback is not None:
+        if (callback := self._private.get(nonce)) is not None:  # else it is another client's
             callback(content["data"][PRIVATE])
-        return callback is not None
+        return True
 
     def _add(self, kind: str, content: dict[str, Any]) -> None:
         output = self._collector.feed(kind, content)

@@ -46,7 +46,8 @@ class Terminal:
         if self._column is None:
             spilled, self.line = self.line[:-ROW], self.line[-ROW:]
             return spilled
-        cells = _cells(self.line)
+        cells, colour = _cells(self.line)
+        _close(cells, len(cells), colour)
         spilled, self.line = "".join(cells[:-ROW]), "".join(cells[-ROW:])
         self._column = max(0, self._column - max(0, len(cells) - ROW))
         return spilled
@@ -55,9 +56,14 @@ class Terminal:
         if self._column is None and not _MOVES.search(segment):
             self.line += segment
             return
-        cells = _cells(self.line)
-        column = len(cells) if self._column is None else self._column
-        colour = ""  # belongs to the character that follows, or ends the one before a move
+        # A colour belongs to the character that follows, or to the one before a move.
+        cells, colour = _cells(self.line)
+        if self._column is None:
+            column = len(cells)
+        else:
+            column = self._column
+            _close(cells, len(cells), colour)
+            colour = ""
         for piece in _PIECE.findall(segment):
             if len(piece) > 1 and not piece.endswith("K"):
                 colour += piece
@@ -97,8 +103,8 @@ def _close(cells: list[str], column: int, colour: str) -> None:
         cells[last:column] = ["".join(cells[last:column]) + colour]
 
 
-def _cells(line: str) -> list[str]:
-    """Split a line into its columns, each with the colour codes before it."""
+def _cells(line: str) -> tuple[list[str], str]:
+    """Split a line into its columns, each with the colours before it, and the colours behind."""
     cells: list[str] = []
     colour = ""
     for piece in _PIECE.findall(line):
@@ -107,5 +113,4 @@ def _cells(line: str) -> list[str]:
         else:
             cells.append(colour + piece)
             colour = ""
-    _close(cells, len(cells), colour)
-    return cells
+    return cells, colour

@@ -76,6 +76,7 @@ def _opened(kernel: Any, name: str) -> Any:
     setattr(sys, name, getattr(sys, f"__{name}__"))  # whose descriptor the new stream reads
     new = type(old)(kernel.session, kernel.iopub_thread, name)
     new.set_parent(kernel.get_parent())
+    setattr(kernel, f"_{name}", new)  # where ipykernel, and a repair from outside, look for it
     return new
 
 

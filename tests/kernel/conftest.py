@@ -1,0 +1,84 @@
+"""Real kernels for the tests of this folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbrefine.kernel import Kernel
+
+
+@pytest.fixture(scope="module")
+def shared_kernel() -> Iterator[Kernel]:
+    with Kernel.start() as started:
+        yield started
+
+
+@pytest.fixture
+def kernel(shared_kernel: Kernel) -> Kernel:
+    """One kernel for a file's tests; a test that ends it gives the next one a fresh one."""
+    if not shared_kernel.alive:
+        shared_kernel.restart().result()
+    return shared_kernel
+
+
+@pytest.fixture
+def kernelspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Install a kernelspec for the length of a test."""
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+
+    def install(name: str, *argv: str, **fields: object) -> str:
+        folder = tmp_path / "kernels" / name
+        folder.mkdir(parents=True)
+        spec = {"argv": list(argv), "display_name": name, "language": "python", **fields}
+        (folder / "kernel.json").write_text(json.dumps(spec))
+        return name
+
+    return install
+
+
+@pytest.fixture
+def bash_kernel(kernelspec: Callable[..., str]) -> str:
+    pytest.importorskip("bash_kernel")
+    argv = (sys.executable, "-m", "bash_kernel", "-f", "{connection_file}")
+    return kernelspec("bash", *argv, language="bash", env={"PS1": "$"})
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Wait for a condition, with a limit far beyond what it should take."""
+
+    def wait(condition: Callable[[], object], seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "the condition did not come true"
+            time.sleep(0.01)
+
+    return wait
+
+
+def running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def is_running() -> Callable[[int], bool]:
+    return running
+
+
+@pytest.fixture(autouse=True)
+def _no_pytest_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let kernels see an environment as outside tests: ipykernel behaves otherwise in pytest."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
+    assert "PYTEST_CURRENT_TEST" not in os.environ

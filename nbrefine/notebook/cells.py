@@ -61,7 +61,7 @@ def _summary(episode: Episode, name: str) -> Cell:
             f"[Step {step}](#Step-{step})",
             _fate(turns),
             str(len(turns)),
-            plain(wording.tests(_chosen(turns))),
+            plain(wording.tests(wording.chosen_of(turns))),
         ]
         for step, turns in steps.items()
     ]
@@ -69,7 +69,7 @@ def _summary(episode: Episode, name: str) -> Cell:
         f"# {plain(wording.title(episode))}",
         f"**{plain(wording.verdict(episode), 600)}**",
         fence(episode.task.prompt, lines=40),
-        table(["Fact", "Value"], [[label, plain(fact)] for label, fact in _facts(episode)]),
+        table(["Fact", "Value"], [[label, plain(fact)] for label, fact in wording.facts(episode)]),
         table(["Step", "Result", "Attempts", "Tests"], rows) if rows else "",
         _GUIDE,
         f"    nbrefine show {shlex.quote(name)} --step",
@@ -84,31 +84,9 @@ _GUIDE = (
 )
 
 
-def _facts(episode: Episode) -> list[tuple[str, str]]:
-    kernel, usage = episode.kernel, episode.usage
-    version = f"{kernel.language} {kernel.language_version}".strip()
-    facts = [
-        ("Model", episode.model),
-        ("Kernel", ", ".join(filter(None, (kernel.display_name or kernel.name, version)))),
-        ("Tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
-        ("Time", f"{episode.seconds:.1f} s"),
-        ("Seed", "none" if episode.seed is None else str(episode.seed)),
-        ("Hidden tests", "in the metadata, not shown" if episode.task.hidden_tests else ""),
-        ("Recorded", f"{episode.created} by nbrefine {episode.version}".strip()),
-    ]
-    return [(label, fact) for label, fact in facts if fact]
-
-
 def _fate(turns: Sequence[Turn]) -> str:
     accepted = [str(turn.attempt) for turn in turns if turn.accepted]
     return f"accepted: attempt {', '.join(accepted)}" if accepted else "nothing accepted"
-
-
-def _chosen(turns: Sequence[Turn]) -> Turn | None:
-    """Give the accepted attempt, or else the best."""
-    ran = [turn for turn in turns if turn.result is not None]
-    accepted = [turn for turn in ran if turn.accepted]
-    return accepted[-1] if accepted else max(ran, key=lambda turn: turn.score, default=None)
 
 
 def _warning(episode: Episode) -> str:
@@ -224,7 +202,7 @@ def _tests(episode: Episode) -> list[Cell]:
 
 def _final(episode: Episode) -> Cell:
     parts = ["## Result", plain(wording.verdict(episode), 600)]
-    best = episode.accepted[-1] if episode.accepted else episode.best
+    best = wording.chosen_of(episode.turns)
     if best is not None and best.tests is not None and best.tests.cases:
         header, rows = wording.matrix([best])
         parts.append(table(header, [[plain(name), *words] for name, *words in rows]))
@@ -321,9 +299,16 @@ def _display(output: Display) -> Cell:
 
 def _mime(mime: str, value: Any) -> Any:
     """Give a value as the notebook format wants it: JSON for JSON types, text for others."""
-    if mime == "application/json" or mime.endswith("+json"):
+    if is_json(mime):
         try:
             return json.loads(json.dumps(value, allow_nan=False, default=repr))
         except ValueError:  # NaN is not JSON, and JupyterLab refuses the whole file for it
             return repr(value)
     return clean(value if isinstance(value, str) else json.dumps(value, default=repr))
+
+
+def is_json(mime: str) -> bool:
+    """Tell whether the notebook format takes a type's value as JSON and not as text."""
+    return mime == "application/json" or (
+        mime.startswith("application/") and mime.endswith("+json")
+    )

@@ -172,7 +172,7 @@ def _code_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _joined_output(output: Mapping[str, Any]) -> dict[str, Any]:
     data = {
-        mime: value if mime.endswith("json") else _joined(value)
+        mime: value if cells.is_json(mime) else _joined(value)
         for mime, value in output.get("data", {}).items()
     }
     return {**output, "text": _joined(output.get("text", "")), "data": data}
@@ -226,9 +226,11 @@ def _language(kernel: KernelInfo) -> dict[str, Any]:
     }
     if kernel.language == "python":
         info["nbconvert_exporter"] = "python"
-    metadata: dict[str, Any] = {"language_info": {k: text for k, text in info.items() if text}}
+    metadata: dict[str, Any] = {}
+    if kernel.language:
+        metadata["language_info"] = {key: clean(text) for key, text in info.items() if text}
     name = kernel.name or ("python3" if kernel.language == "python" else "")
     if name:
-        spec = {"name": name, "display_name": kernel.display_name or name}
+        spec = {"name": clean(name), "display_name": clean(kernel.display_name or name)}
         metadata["kernelspec"] = {**spec, "language": kernel.language}
     return metadata

@@ -46,6 +46,30 @@ def _best(episode: Episode) -> str:
     return f" No attempt was accepted; the best was {place(episode, best)}, {tests(best)}."
 
 
+def facts(episode: Episode) -> list[tuple[str, str]]:
+    """Give the facts of an episode that a reader asks for first, as label and value."""
+    kernel, usage, chosen = episode.kernel, episode.usage, chosen_of(episode.turns)
+    version = f"{kernel.language} {kernel.language_version}".strip()
+    found = [
+        ("Model", episode.model),
+        ("Kernel", ", ".join(filter(None, (kernel.display_name or kernel.name, version)))),
+        ("Tests", tests(chosen) if chosen else ""),
+        ("Hidden tests", "in the metadata, not shown" if episode.task.hidden_tests else ""),
+        ("Tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
+        ("Time", f"{episode.seconds:.1f} s"),
+        ("Seed", "none" if episode.seed is None else str(episode.seed)),
+        ("Recorded", f"{episode.created} by nbrefine {episode.version}".strip()),
+    ]
+    return [(label, fact) for label, fact in found if fact]
+
+
+def chosen_of(turns: Sequence[Turn]) -> Turn | None:
+    """Give the last accepted of some turns, or else the best that ran."""
+    ran = [turn for turn in turns if turn.result is not None]
+    accepted = [turn for turn in ran if turn.accepted]
+    return accepted[-1] if accepted else max(ran, key=lambda turn: turn.score, default=None)
+
+
 def place(episode: Episode, turn: Turn) -> str:
     """Name an attempt, with its step where there are several."""
     step = f"step {turn.step}, " if len(by_step(episode)) > 1 else ""
@@ -67,6 +91,11 @@ def tests(turn: Turn | None) -> str:
     if turn.tests.problem and not turn.tests.cases:
         return one_line(turn.tests.problem)
     return f"{turn.tests.passed}/{turn.tests.total} tests passed"
+
+
+def not_passed(turn: Turn) -> list[CaseResult]:
+    """Give the tests that did not pass."""
+    return [case for case in turn.tests.cases if not case.passed] if turn.tests else []
 
 
 def reason(turn: Turn) -> str:

@@ -1,0 +1,162 @@
+"""An episode in a terminal: attempt by attempt, with the changes between them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbrefine.notebook import load, wording
+from nbrefine.notebook.markdown import one_line, shorten, visible
+from nbrefine.values import CaseResult, Episode, Turn
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+OUTPUT_LINES = 12
+CODE_LINES = 200
+
+
+def show(
+    source: Episode | str | Path, *, step: bool = False, console: Console | None = None
+) -> None:
+    """Print an episode for reading.
+
+    Parameters
+    ----------
+    source: an episode, or the path of its notebook or journal.
+    step: one attempt at a time: Enter goes on, q ends.  Without a terminal there is no waiting.
+    console: where to print; by default the standard output.
+
+    Raises
+    ------
+    RecordError: the path holds no episode.
+    """
+    from rich.console import Console as Terminal
+
+    episode = source if isinstance(source, Episode) else load(source)
+    console = console or Terminal()
+    waiting = step and console.is_terminal and sys.stdin.isatty()
+    for number, page in enumerate(_pages(episode)):
+        if waiting and number and not _wants_more(console):
+            return
+        for part in page:
+            console.print(part, markup=False, highlight=False)
+
+
+def _wants_more(console: Console) -> bool:
+    try:
+        answer = console.input("Enter: go on, q: end > ", markup=False)
+    except (EOFError, KeyboardInterrupt):
+        answer = "q"
+    return not answer.strip().lower().startswith("q")
+
+
+def _pages(episode: Episode) -> Iterator[list[RenderableType]]:
+    yield _header(episode)
+    previous: Turn | None = None
+    for turn in episode.turns:
+        before = previous if previous is not None and previous.step == turn.step else None
+        yield _attempt(episode, turn, before)
+        if turn.code:
+            previous = turn
+    yield [_rule("Result"), _line(wording.verdict(episode), "bold")]
+
+
+def _header(episode: Episode) -> list[RenderableType]:
+    from rich.table import Table
+
+    facts = Table.grid(padding=(0, 2))
+    for label, fact in wording.facts(episode):
+        facts.add_row(label, _line(fact))
+    return [
+        _rule(wording.title(episode)),
+        _block(episode.task.prompt, lines=30),
+        _line(wording.verdict(episode), "bold"),
+        facts,
+    ]
+
+
+def _attempt(episode: Episode, turn: Turn, before: Turn | None) -> list[RenderableType]:
+    verdict = "accepted" if turn.accepted else f"rejected ({turn.verdict})"
+    tests = f", {wording.tests(turn)}" if turn.tests else ""
+    of = sum(other.step == turn.step for other in episode.turns)
+    parts = [_rule(f"{wording.place(episode, turn).capitalize()} of {of}: {verdict}{tests}")]
+    if turn.code:
+        parts.append(_source(turn.code, episode.kernel.language))
+    elif turn.reply is not None:
+        parts += [_label("The model wrote"), _block(turn.reply.text)]
+    if before is not None and turn.code:
+        parts += _changes(before, turn)
+    parts += _outcome(turn)
+    if turn.feedback and not turn.accepted:
+        parts += [_label("Feedback to the model"), _block(turn.feedback)]
+    return parts
+
+
+def _changes(before: Turn, turn: Turn) -> list[RenderableType]:
+    changes = wording.diff(before, turn)
+    if not changes:
+        return [_label(f"The code is the same as in attempt {before.attempt}")]
+    return [_label(f"Changes since attempt {before.attempt}"), _source(changes, "diff")]
+
+
+def _outcome(turn: Turn) -> list[RenderableType]:
+    """Tell what the cell printed, how it ended, and which tests did not pass."""
+    result = turn.result
+    if result is None:
+        return [_line(f"Nothing was run: {wording.reason(turn)}", "yellow")]
+    parts: list[RenderableType] = []
+    if result.text:
+        parts += [_label("Output"), _block(result.text)]
+    if why := wording.reason(turn):
+        parts.append(_line(why, "red"))
+    parts += (_line(_case(case), "red") for case in wording.not_passed(turn))
+    parts += (_line(f"Note: {note}", "yellow") for note in result.notes)
+    parts += (
+        _line(f"Left out: {cut.dropped:,} of {cut.where}, {cut.kept:,} kept", "yellow")
+        for cut in result.cut
+    )
+    return [*parts, _line(wording.isolation(turn), "dim")]
+
+
+def _case(case: CaseResult) -> str:
+    told = [one_line(case.expression)]
+    if case.got or case.expected:
+        told.append(f"got {one_line(case.got)}, expected {one_line(case.expected)}")
+    told.append(one_line(case.message))
+    return f"{case.name} {case.status}: {'; '.join(filter(None, told))}"
+
+
+def _rule(title: str) -> RenderableType:
+    from rich.rule import Rule
+    from rich.text import Text
+
+    return Rule(Text(visible(title), "bold"), align="left", style="cyan")
+
+
+def _label(text: str) -> RenderableType:
+    return _line(f"{text}:", "cyan")
+
+
+def _line(text: str, style: str = "") -> RenderableType:
+    from rich.text import Text
+
+    return Text(visible(text), style)
+
+
+def _block(text: str, *, lines: int = OUTPUT_LINES) -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(shorten(visible(text), lines)), (0, 0, 0, 2), expand=False)
+
+
+def _source(code: str, language: str) -> RenderableType:
+    from rich.padding import Padding
+    from rich.syntax import Syntax
+
+    shown = shorten(visible(code), CODE_LINES)
+    syntax = Syntax(shown, language, theme="ansi_dark", word_wrap=True, background_color="default")
+    return Padding(syntax, (0, 0, 0, 2), expand=False)

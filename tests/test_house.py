@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import inspect
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import nbrefine
@@ -55,13 +55,15 @@ def tracked() -> Iterator[tuple[str, str]]:
 
 
 def test_the_root_exports_exactly_what_all_says() -> None:
-    public = {
-        name
-        for name in dir(nbrefine)
-        if not name.startswith("_") and not inspect.ismodule(getattr(nbrefine, name))
-    }
-    assert public == set(nbrefine.__all__)
+    assert {*nbrefine._HOMES, "__version__"} == set(nbrefine.__all__)
     assert list(nbrefine.__all__) == sorted(nbrefine.__all__)
+
+
+def test_every_root_name_is_what_its_home_calls_so() -> None:
+    for name in nbrefine.__all__:
+        assert getattr(nbrefine, name) is not None
+    for name, home in nbrefine._HOMES.items():
+        assert getattr(nbrefine, name) is getattr(import_module(f"nbrefine.{home}"), name)
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nbrefine import models
 from nbrefine.cli import call
 from nbrefine.config import RunConfig
+from nbrefine.models import local
 from nbrefine.models.scripted import ScriptedModel
 
 ROOT = Path(__file__).parents[1]
@@ -35,9 +34,8 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ").partition("  #")[0] for line in lines]
 
 
-def offline(spec: Any, **_: Any) -> ScriptedModel:
+def offline(_name: str | None) -> ScriptedModel:
     """Stand in for the model on this machine."""
-    assert spec == "local"
     return ScriptedModel(
         lambda messages: next(r for word, r in REPLIES.items() if word in messages[-1].content)
     )
@@ -47,7 +45,7 @@ def test_the_programs_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(models, "resolve", offline)
+    monkeypatch.setattr(local, "LocalModel", offline)
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), {})
     told = capsys.readouterr().out

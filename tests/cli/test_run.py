@@ -79,7 +79,7 @@ def test_json_is_one_document_on_stdout() -> None:
     ran = nbrefine(*asked(WRONG, RIGHT), "--json")
     told = json.loads(ran.stdout)
     assert ran.returncode == 0
-    assert (told["solved"], told["code"]) == (True, "x = 2\n")
+    assert (told["solved"], told["code"]) == (True, "x = 2")
     assert told["tests"] == {"passed": 1, "total": 1}
     assert told["record"] == "episode.ipynb"
     assert [turn["verdict"] for turn in told["turns"]] == ["failed", "solved"]
@@ -97,7 +97,7 @@ def test_a_task_file_runs_with_its_own_keys() -> None:
     )
     assert call(["run", "job.yaml", "--quiet"]) == 0
     episode = notebook.load("job.ipynb")
-    assert [turn.code.strip() for turn in episode.turns] == ["x = 0", "x = 1", "x = 2"]
+    assert [turn.code for turn in episode.turns] == ["x = 0", "x = 1", "x = 2"]
     assert episode.task.id == "job"
 
 
@@ -215,7 +215,7 @@ def test_a_signal_ends_the_run_with_a_complete_record(
     episode = notebook.load("out.ipynb")
     assert episode.stop is not None
     assert episode.stop.reason == "stopped"
-    assert episode.turns[0].code == "x = 1\n"
+    assert episode.turns[0].code == "x = 1"
     assert not Path("out.nbrefine.jsonl").exists()
 
 

@@ -1,0 +1,114 @@
+"""`nbrefine show`, `models` and `doctor`, and what the command line says by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nbrefine import __version__
+from nbrefine._portal import Run
+from nbrefine.cli import call
+from nbrefine.cli.progress import download
+from nbrefine.notebook import save
+from nbrefine.values import Episode, Stop, Task
+
+
+def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    return {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}
+
+
+def test_the_doctor_starts_a_real_kernel_and_shows_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NBREFINE_CACHE", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:word@127.0.0.1:9/v1")
+    assert call(["doctor", "--json"]) == 0
+    found = findings(capsys)
+    assert found["kernel start"]["status"] == "ok"
+    assert "python3" in found["kernels"]["detail"]
+    assert found["weights"]["status"] == "absent"
+    assert "nbrefine models pull" in found["weights"]["hint"]
+    assert found["server"]["detail"] == "127.0.0.1 (OPENAI_BASE_URL), with a key"
+
+
+def test_the_doctor_ends_with_3_where_no_kernel_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The kernel's interpreter finds no standard library; this one has long found its own.
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    assert call(["doctor"]) == 3
+    told = capsys.readouterr().out.splitlines()
+    assert [line for line in told if line.startswith("PROBLEM  kernel start")]
+
+
+def test_models_list_says_what_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NBREFINE_CACHE", str(tmp_path))
+    assert call(["models", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["license"] for row in rows} == {"Apache-2.0"}
+    assert {row["path"] for row in rows} == {None}
+    assert call(["models", "list"]) == 0
+    assert "nbrefine models pull qwen2.5-coder-1.5b" in capsys.readouterr().out
+
+
+def test_pulling_an_unknown_model_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["models", "pull", "no-such-model"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "qwen2.5-coder-1.5b" in captured.err
+
+
+def test_a_download_tells_its_tenths_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    def begin(progress: Callable[[int, int], None]) -> Run[Path]:
+        async def fetch() -> Path:
+            for done in range(0, 2_000_001, 500_000):
+                progress(done, 2_000_000)
+            return Path("there")
+
+        return Run(fetch())
+
+    assert download("weights", begin) == Path("there")
+    told = [f"weights: {percent} % of 2 MB" for percent in (0, 20, 50, 70, 100)]
+    assert capsys.readouterr().err.splitlines() == told
+
+
+def test_show_reads_an_episode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "e.ipynb"
+    save(Episode(Task("Set x to [bold]2[/bold]."), id="e", stop=Stop("stopped")), path)
+    assert call(["show", str(path)]) == 0
+    assert "Set x to [bold]2[/bold]." in capsys.readouterr().out
+
+
+def test_showing_something_else_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (tmp_path / "gone.ipynb", tmp_path):
+        assert call(["show", str(path)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--version"]) == 0
+    assert capsys.readouterr().out == f"nbrefine {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["models"], ["run"], ["show"]])
+def test_a_missing_or_unknown_word_is_wrong_usage(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(arguments) == 2
+    captured = capsys.readouterr()
+    assert "--help" in captured.err + captured.out
+
+
+def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["run", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "0 solved (or done), 1 not solved, 2 wrong usage" in told

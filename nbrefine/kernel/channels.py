@@ -124,6 +124,7 @@ class Channels:
                         self._receive(name, sockets[name])
         finally:
             sockets["iopub"].disable_monitor()
+            monitor.close(linger=0)
             for each in sockets.values():
                 each.close(linger=0)
             self._wake.close()

@@ -117,15 +117,19 @@ def window(max_tokens: int, count: Callable[[str], int] = estimate_tokens) -> Hi
     def history(
         opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
     ) -> tuple[Message, ...]:
-        for start in range(max(len(turns), 1)):
-            messages = _joined(opening, _chat(turns[start:]), note)
-            if fits(messages):
-                return messages
-        if not turns:
-            return messages
+        chosen = _joined(opening, [], note) if not turns else None
+        # From the newest on, so that a long episode costs no more than what is shown of it.
+        for shown in range(1, len(turns) + 1):
+            messages = _joined(opening, _chat(turns[-shown:]), note)
+            if not fits(messages):
+                break
+            chosen = messages
+        if chosen is not None:
+            return chosen
+        feedback = turns[-1].feedback or NO_FEEDBACK
         for reply in ([_reply(turns[-1])], []):
-            messages, kept = _squeezed(opening, reply, turns[-1].feedback, note, fits)
-            if kept >= LEAST:
+            messages, kept = _squeezed(opening, reply, feedback, note, fits)
+            if kept >= min(LEAST, len(feedback)):
                 break
         return messages
 

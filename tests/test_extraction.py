@@ -272,7 +272,7 @@ def test_any_program_comes_out_of_a_fence_longer_than_its_own(lines: list[str]) 
 @given(text=st.lists(LINES | st.sampled_from(["<think>", "prose", "print(1)"])).map("\n".join))
 def test_no_reply_makes_extraction_fail_or_invent_code(text: str) -> None:
     got = extract(text)
-    assert got.code in text or all(line in text for line in got.code.split("\n"))
+    assert all(line in text for line in got.code.split("\n"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbrefine.source import fenced, parse
+
+
+@pytest.mark.parametrize("cell", ["x = 1", "%time f()", "await f()", "!ls {x}", "%%js\n((", "f?"])
+def test_a_cell_that_a_notebook_can_run_parses(cell: str) -> None:
+    assert isinstance(parse(cell), ast.Module)
+
+
+@pytest.mark.parametrize(
+    "text", ["x = = 1", "a\0b", "x = '\ud800'", "(" * 5000, "-" * 100_000 + "1", "!ls\nx = = 1"]
+)
+def test_what_cannot_be_parsed_is_none_and_no_error(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_magics_can_be_left_out() -> None:
+    assert parse("Really?") is not None
+    assert parse("Really?", magics=False) is None
+
+
+def test_a_fence_is_as_short_as_markdown_allows() -> None:
+    assert fenced("x = 1", "python") == "```python\nx = 1\n```"
+    assert fenced("``").startswith("```\n")
+
+
+@given(st.text("`~ax\n"))
+def test_nothing_in_a_text_can_close_its_fence(text: str) -> None:
+    first, *body, last = fenced(text).split("\n")
+    assert "\n".join(body) == text
+    assert first == last
+    assert all(first not in line for line in body)

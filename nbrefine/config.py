@@ -31,7 +31,8 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from nbrefine.errors import UsageError
+from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.rewards.tests import parse_tests
 from nbrefine.values import Sampling, Task
 
 
@@ -100,6 +101,7 @@ class RunConfig(BaseModel):
         ------
         UsageError: the file is missing or is no YAML, or a key is unknown, missing or wrong;
             the message names the key and its line.
+        InvalidTaskError: the tests do not parse, or there is none in them.
         """
         given, lines = _read_yaml(path)
         own, given_too = _Located(given, path.parent), _Located(options or {}, Path())
@@ -113,6 +115,7 @@ class RunConfig(BaseModel):
         Raises
         ------
         UsageError: a value is wrong; the message names the option.
+        InvalidTaskError: the tests do not parse, or there is none in them.
         """
         located = _Located(options, Path())
         return cls._checked(located.values, located.data, where="", lines={})
@@ -130,6 +133,8 @@ class RunConfig(BaseModel):
             config = cls.model_validate(values)
         except ValidationError as error:
             raise _explained(error, where, lines) from None
+        if "tests" in config.model_fields_set and not parse_tests(config.tests, config.entry_point):
+            raise InvalidTaskError("There is no test in the tests given", hint=_WRITE_TESTS)
         folder = Path(config.output).parent if config.output else Path()
         names = {
             name: Path(os.path.relpath(path, folder)).as_posix() for name, path in data.items()
@@ -187,6 +192,7 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 _SEE_KEYS = "See `nbrefine run --help` for the keys"
+_WRITE_TESTS = "Write asserts, check(candidate) or functions called test_..."
 _GIVE_PATH = "Give the path of a file that exists"
 
 

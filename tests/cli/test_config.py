@@ -92,6 +92,8 @@ def test_paths_of_models_and_outputs_are_relative_to_the_file(tmp_path: Path) ->
         ("task: ''\n", "line 1: task: "),
         ("task: x\ndata: gone.csv\n", "There is no data file"),
         ("task: x\ntests: gone.py\n", "There is no tests file"),
+        ("task: x\ntests: assert\n", "The tests do not parse"),
+        ("task: x\ntests: ''\n", "There is no test in the tests given"),
         ("- task\n", "is no task file"),
         ("", "is no task file"),
     ],

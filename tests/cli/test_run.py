@@ -114,7 +114,8 @@ BAD_INPUT = {
     "no tests file": (["--tests", "gone.py"], "gone.py"),
     "no data file": (["--data", "gone.csv"], "gone.csv"),
     "tests that do not parse": (["--tests", "broken.py"], "tests"),
-    "no tests in the file": (["--tests", "empty.py"], "test"),
+    "no tests in the file": (["--tests", "none.py"], "no test"),
+    "an empty tests file": (["--tests", "empty.py"], "no test"),
     "unknown model": (["--model", "nonsense:x"], "nonsense"),
     "no replies file": (["--model", "scripted:gone.json"], "gone.json"),
     "unknown kernel": (["--kernel", "no-such-kernel"], "no-such-kernel"),
@@ -131,7 +132,8 @@ def test_bad_input_is_one_line_that_names_it_before_the_model_is_asked(
     arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("broken.py").write_text("assert x ==\n")
-    Path("empty.py").write_text("# nothing yet\n")
+    Path("none.py").write_text("y = 1\n")
+    Path("empty.py").touch()
     Path("mine.ipynb").write_text(
         '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
     )

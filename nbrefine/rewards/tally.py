@@ -23,17 +23,20 @@ class Tally:
     Parameters
     ----------
     plan: the cases and units.
-    timeout: seconds that a unit was given, for the messages.
+    timeout: seconds that a unit is given.
+    max_timeouts: how many units may run too long before the rest is left.
     """
 
     plan: Plan
     timeout: float
+    max_timeouts: int
     unit: int = 0
     """The unit at work, or else the next."""
     problem: str = ""
     known: dict[int, CaseResult] = field(default_factory=dict)
     _begun: set[int] = field(default_factory=set)
     _since: float = field(default_factory=time.monotonic)
+    _timeouts: int = 0
     _printed: str = ""
 
     def __post_init__(self) -> None:
@@ -43,7 +46,8 @@ class Tally:
 
     @property
     def finished(self) -> bool:
-        return len(self.known) == len(self.plan.cases)
+        """Whether no unit is left that could tell anything new."""
+        return len(self.known) == len(self.plan.cases) or self.unit >= len(self.plan.units)
 
     def hear(self, message: dict[str, Any]) -> None:
         """Take in what the kernel says of a case or of a unit's end as it happens."""
@@ -70,6 +74,10 @@ class Tally:
             self.stop(str(result.death))
         elif result.status == "interrupted":
             self.stop("the tests were interrupted")
+        elif result.status == "timeout" and not hasty:
+            self._timeouts += 1
+            if self._timeouts >= self.max_timeouts and not self.finished:
+                self.stop(f"{self._timeouts} tests ran too long")
         self._since = time.monotonic()
 
     def fail(self, message: str) -> None:
@@ -79,7 +87,8 @@ class Tally:
     def stop(self, why: str) -> None:
         """Note that no more tests can run, by no fault of theirs."""
         left = [case for case in range(len(self.plan.cases)) if case not in self.known]
-        self.problem = f"{why}; {len(left)} tests were not run" if left else why
+        rest = "1 test was" if len(left) == 1 else f"{len(left)} tests were"
+        self.problem = f"{why}; {rest} not run" if left else why
         for case in left:
             self._know(case, status="not-run")
 

@@ -16,6 +16,7 @@ from nbrefine._portal import Run
 from nbrefine.errors import InvalidTaskError, KernelDeadError, KernelError
 from nbrefine.kernel.helper import ask, call
 from nbrefine.kernel.inside.cases import SHARE, Plan, plan
+from nbrefine.rewards.cell import cell
 from nbrefine.rewards.tally import Tally
 from nbrefine.values import CaseResult, RewardType, Signal, TestReport
 
@@ -52,6 +53,7 @@ def run_tests(
     *,
     entry_point: str = "",
     timeout_per_test: float = 10.0,
+    max_timeouts: int = 3,
 ) -> Run[TestReport]:
     """Run tests against a kernel's live namespace, in a copy of it.
 
@@ -63,6 +65,7 @@ def run_tests(
     tests: see `parse_tests`.
     entry_point: the function that `check(candidate)` is given; by default the only one there is.
     timeout_per_test: seconds until a test, or a loop with all tests in it, is interrupted.
+    max_timeouts: after so many tests that ran too long, the others are not run.
 
     Raises
     ------
@@ -71,21 +74,21 @@ def run_tests(
     KernelDeadError: the kernel had ended before.
     KernelError: a kernel that is not ours reacted to no interrupt.
     """
-    return Run(_run_tests(kernel, tests, entry_point, timeout_per_test))
-
-
-async def _run_tests(kernel: Kernel, tests: str, entry_point: str, limit: float) -> TestReport:
-    started = time.monotonic()
     planned = _plan(tests, entry_point)
-    if not planned.cases:
+    tally = Tally(planned, timeout_per_test, max_timeouts)
+    return Run(_run_tests(kernel, tests, entry_point, tally))
+
+
+async def _run_tests(kernel: Kernel, tests: str, entry_point: str, tally: Tally) -> TestReport:
+    if not tally.plan.cases:
         return TestReport(problem=NONE_FOUND)
-    tally = Tally(planned, limit)
+    started = time.monotonic()
     token = secrets.token_hex(8)
     problem = await ask(kernel, "trial", "load", token, tests, entry_point, timeout=_LOAD)
     if problem:
         tally.fail(problem)
     try:
-        while not tally.finished and tally.unit < len(planned.units):
+        while not tally.finished:
             await _advance(kernel, token, tally)
     finally:
         if kernel.alive:
@@ -126,6 +129,19 @@ def _plan(source: str, entry_point: str) -> Plan:
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise InvalidTaskError(f"The tests do not parse: {error}", hint="Mend the tests") from None
+
+
+def as_cell(tests: str, entry_point: str = "") -> str:
+    """Give the tests as a notebook's cell that runs them in any Jupyter.
+
+    The calls that a source leaves to a test runner, such as `check(add)` and `test_add()`, are
+    added; a name that `check` needs is `entry_point`.
+
+    Raises
+    ------
+    InvalidTaskError: the tests do not parse.
+    """
+    return cell(tests, _plan(tests, entry_point))
 
 
 def signal(report: TestReport) -> Signal:

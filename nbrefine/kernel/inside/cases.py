@@ -14,7 +14,7 @@ import ast
 import copy
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class Call(NamedTuple):
     row: int | None
     """Which row of a literal `parametrize` the case is; None for all rows there may be."""
     awaits: bool
+    function: Any
+    """The node of the function or method."""
+    owner: Any
+    """The node of the class, None for a function."""
 
 
 class Plan(NamedTuple):
@@ -111,7 +115,7 @@ class _Planner:
             node.name: node for node in self.body if isinstance(node, (*FunctionNode, ast.ClassDef))
         }
         check = self.defined.get("check")
-        self.check = check if isinstance(check, FunctionNode) and _parameters(check) else None
+        self.check = check if isinstance(check, FunctionNode) and parameters(check) else None
         self.checkers = {
             name
             for name, node in self.defined.items()
@@ -128,7 +132,7 @@ class _Planner:
                 self._statement(node, "test_#")
         guesses = added = ""
         if self.check is not None and not called:
-            guesses = "" if self.entry_point else _parameters(self.check)[0]
+            guesses = "" if self.entry_point else parameters(self.check)[0]
             name = self.entry_point or "@candidate"
             argument = ast.parse(name, mode="eval").body if self.entry_point else _name(name)
             call = ast.Expr(ast.Call(_name("check"), [argument], []))
@@ -144,7 +148,7 @@ class _Planner:
     def _opened(self) -> Iterator[ast.stmt]:
         """Give the statements, those of a `__main__` block only if it holds tests itself."""
         for node in self.body:
-            if not isinstance(node, ast.If) or not _is_main(node):
+            if not isinstance(node, ast.If) or not is_main(node):
                 yield node
             elif any(_calls(child, "check") or list(self._probes(child)) for child in node.body):
                 yield from node.body
@@ -201,10 +205,10 @@ class _Planner:
         call = _call(statement)
         assert call is not None
         body = _straight_body(check)
-        if len(_parameters(check)) != 1 or len(call.args) != 1:
+        if len(parameters(check)) != 1 or len(call.args) != 1:
             body = []
         if any(list(self._probes(node)) for node in body):
-            target = ast.Name(_parameters(check)[0], ast.Store())
+            target = ast.Name(parameters(check)[0], ast.Store())
             bound = ast.copy_location(ast.Assign([target], call.args[0]), statement)
             self._prepare(ast.fix_missing_locations(bound))
             for node in copy.deepcopy(body):
@@ -216,10 +220,10 @@ class _Planner:
             index = self._case("check", one_line(call, self.lines))
             self.units.append(Unit([ast.fix_missing_locations(asserted)], {asserted: index}))
 
-    def _function(self, path: tuple[str, ...], node: Any) -> None:
+    def _function(self, path: tuple[str, ...], node: Any, owner: Any = None) -> None:
         rows, covered = _parametrized(node)
-        needed = [name for name in _parameters(node, required=True) if name not in covered]
-        if len(path) > 1 and not _is_static(node):
+        needed = [name for name in parameters(node, required=True) if name not in covered]
+        if owner is not None and not decorators(node, "staticmethod"):
             needed = needed[1:]
         problem = _skipped(node)
         if needed:
@@ -230,13 +234,13 @@ class _Planner:
             label = name if row is None else f"{name}[{row + 1}]"
             index = self._case(label, "", unsupported=problem)
             if not problem:
-                self.units.append(Call(path, index, row, awaits))
+                self.units.append(Call(path, index, row, awaits, node, owner))
 
     def _class(self, node: ast.ClassDef) -> None:
-        if not node.name.startswith("Test") and "TestCase" not in map(_last_name, node.bases):
+        if not node.name.startswith("Test") and not is_test_case(node):
             return
         for name, method in self._methods(node).items():
-            self._function((node.name, name), method)
+            self._function((node.name, name), method, node)
 
     def _methods(self, node: ast.ClassDef) -> dict[str, ast.AST]:
         found: dict[str, ast.AST] = {}
@@ -296,7 +300,8 @@ def is_runner(node: ast.AST) -> bool:
     return call is not None and ast.unparse(call.func) in _RUNNERS
 
 
-def _is_main(node: ast.If) -> bool:
+def is_main(node: ast.If) -> bool:
+    """Tell whether a statement is `if __name__ == "__main__":`."""
     return ast.unparse(node.test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
@@ -343,7 +348,8 @@ def _is_raises(node: ast.AST) -> bool:
     )
 
 
-def _parameters(node: Any, *, required: bool = False) -> list[str]:
+def parameters(node: Any, *, required: bool = False) -> list[str]:
+    """Give the names of a function's positional parameters, all or those without a default."""
     arguments = [*node.args.posonlyargs, *node.args.args]
     names = [argument.arg for argument in arguments]
     return names[: len(names) - len(node.args.defaults)] if required else names
@@ -367,7 +373,13 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
-def _decorators(node: Any, name: str) -> list[ast.expr]:
+def is_test_case(node: ast.ClassDef) -> bool:
+    """Tell whether a class is one of unittest's."""
+    return any(_last_name(base).endswith("TestCase") for base in node.bases)
+
+
+def decorators(node: Any, name: str) -> list[ast.expr]:
+    """Give a function's decorators of that name, called or not, wherever it comes from."""
     return [
         item
         for item in node.decorator_list
@@ -375,31 +387,28 @@ def _decorators(node: Any, name: str) -> list[ast.expr]:
     ]
 
 
-def _is_static(node: Any) -> bool:
-    return bool(_decorators(node, "staticmethod"))
-
-
 def _skipped(node: Any) -> str:
-    return "it is marked to be skipped" if _decorators(node, "skip") else ""
+    return "it is marked to be skipped" if decorators(node, "skip") else ""
 
 
 def _parametrized(node: Any) -> tuple[int | None, set[str]]:
     """Give the number of rows of one literal `parametrize`, and all names such marks fill."""
-    marks = [mark for mark in _decorators(node, "parametrize") if isinstance(mark, ast.Call)]
+    marks = [mark for mark in decorators(node, "parametrize") if isinstance(mark, ast.Call)]
     covered: set[str] = set()
     rows: int | None = None
     for mark in marks:
         if len(mark.args) < 2:
             continue
-        covered.update(_filled(mark.args[0]))
+        covered.update(filled(mark.args[0]))
         if len(marks) == 1 and isinstance(mark.args[1], (ast.List, ast.Tuple)):
             rows = len(mark.args[1].elts)
     return rows, covered
 
 
-def _filled(names: ast.expr) -> Iterable[str]:
+def filled(names: ast.expr) -> list[str]:
+    """Give the names in the first argument of `parametrize`; [] where it is no literal."""
     try:
         value = ast.literal_eval(names)
     except ValueError:
         return []
-    return re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
+    return re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else list(value)

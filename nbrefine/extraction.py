@@ -112,7 +112,10 @@ def _chosen(candidates: list[_Block], count: int) -> Extraction:
 
 def _continued(text: str, language: str, finish: Finish) -> Extraction:
     """Judge a reply that begins inside the fence the prompt has opened."""
-    begun = _scan(f"```{language}\n{text}", language).blocks[0]
+    lines = [f"```{language}", *text.split("\n")]
+    opening = _opening(lines[0])
+    assert opening is not None
+    begun, _ = _read(lines, 0, opening, language)
     ended = begun.closed or (finish == "stop" and _looks_like_code(begun.code))
     if begun.valid and ended:
         reason = "The reply goes on in the fence that the prompt opened."

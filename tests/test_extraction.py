@@ -225,6 +225,7 @@ def test_invalid_escapes_count_as_code_where_warnings_are_errors() -> None:
         ("x = '''\n```\n'''\n```\n", "found", "x = '''\n```\n'''"),
         ("Sorry, I cannot.", "no-code", ""),
         ("Sorry", "no-code", ""),
+        ("x = 1\n```\nI am done.</think>", "found", "x = 1"),
     ],
 )
 def test_a_reply_may_continue_the_fence_the_prompt_opened(
@@ -269,9 +270,13 @@ def test_any_program_comes_out_of_a_fence_longer_than_its_own(lines: list[str]) 
     assert (got.status, got.code) == ("found", program)
 
 
-@given(text=st.lists(LINES | st.sampled_from(["<think>", "prose", "print(1)"])).map("\n".join))
-def test_no_reply_makes_extraction_fail_or_invent_code(text: str) -> None:
-    got = extract(text)
+@given(
+    lines=st.lists(LINES | st.sampled_from(["<think>", "prose", "print(1)"])),
+    open_fence=st.booleans(),
+)
+def test_no_reply_makes_extraction_fail_or_invent_code(lines: list[str], open_fence: bool) -> None:
+    text = "\n".join(lines)
+    got = extract(text, open_fence=open_fence)
     assert all(line in text for line in got.code.split("\n"))
 
 

@@ -15,6 +15,8 @@ from nbrefine.values import Isolation, Task, TestReport, Turn
 
 IsolationPolicy = Literal["auto", "none"]
 
+_TESTS = "(tests)"
+
 
 class Session:
     """A kernel, and what its state is the work of."""
@@ -23,8 +25,10 @@ class Session:
         self.kernel = kernel
         self._ours = ours
         self._setup: CellResult | None = None
-        self._held: list[str] | None = []
-        """Sources that ran since the setup; None where the state is lost or not known."""
+        self._ran: list[str] = []
+        """What ran since the setup: cells by their source, tests as `_TESTS`."""
+        self._lost = False
+        """Whether the state went with a process that ended."""
 
     @classmethod
     async def open(
@@ -75,7 +79,7 @@ class Session:
             told = "none", f"setup and accepted cells ran {seconds:.1f} s, over {limit:g} s"
         else:
             told = "rebuild", f"setup and accepted cells ran {seconds:.2f} s"
-        if self._held is None or (told[0] == "rebuild" and self._held != sources):
+        if self._lost or (told[0] == "rebuild" and self._ran != sources):
             await self._rebuild(sources)
         return told
 
@@ -85,25 +89,33 @@ class Session:
                 "The kernel that was handed in has died", hint="Start it again and attach anew"
             )
         await self.kernel.restart()
-        self._held = []
+        self._ran, self._lost = [], False
         if self._setup is not None:
             await self.setup(self._setup.source)
         for source in sources:
             await self.run(source, None)
 
     async def run(self, source: str, limit: float | None) -> CellResult:
-        held, self._held = self._held, None
-        result = await self.kernel.run(source, timeout=limit)
-        if result.death is None and not result.lost and self.kernel.alive:
-            self._held = [*(held or ()), source]
-        return result
+        """Run a cell and remember that it ran."""
+        epoch = self.kernel.epoch
+        try:
+            return await self.kernel.run(source, timeout=limit)
+        finally:
+            self._remember(source, epoch)
 
     async def test(self, task: Task, limit: float) -> TestReport:
         """Run the visible tests, which may leave traces in the session."""
-        self._held = None
-        return await run_tests(
-            self.kernel, task.tests, entry_point=task.entry_point, timeout_per_test=limit
-        )
+        epoch = self.kernel.epoch
+        try:
+            return await run_tests(
+                self.kernel, task.tests, entry_point=task.entry_point, timeout_per_test=limit
+            )
+        finally:
+            self._remember(_TESTS, epoch)
+
+    def _remember(self, what: str, epoch: int) -> None:
+        self._ran.append(what)
+        self._lost = not self.kernel.alive or self.kernel.epoch != epoch
 
     async def variables(self) -> tuple[Variable, ...]:
         return await self.kernel.variables() if self.kernel.alive else ()

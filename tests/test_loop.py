@@ -1,0 +1,264 @@
+"""The loop: from a task to an ended, recorded episode, with a scripted model on a real kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import nbrefine
+from nbrefine.budget import Budget
+from nbrefine.errors import InvalidTaskError, ModelUnavailableError, RunStopped, UsageError
+from nbrefine.history import full
+from nbrefine.loop import EpisodeRun, refine, start
+from nbrefine.models.scripted import ScriptedModel
+from nbrefine.values import Message, Reply, Sampling, Task, Usage
+
+TESTS = "assert add(1, 2) == 3"
+RIGHT = "```python\ndef add(a, b):\n    return a + b\n```"
+WRONG = "```python\ndef add(a, b):\n    return a - b\n```"
+
+
+def other(number: int) -> str:
+    return f"```python\ndef add(a, b):\n    return {number}\n```"
+
+
+def wait_until(run: EpisodeRun, doing: str) -> None:
+    deadline = time.monotonic() + 60
+    while run.activity.doing != doing:
+        assert time.monotonic() < deadline, f"still {run.activity}"
+        time.sleep(0.01)
+
+
+def test_a_wrong_attempt_then_a_right_one_solves_the_task() -> None:
+    episode = refine("Write add(a, b).", tests=TESTS, model=[WRONG, RIGHT])
+    assert episode.solved
+    assert [turn.verdict for turn in episode.turns] == ["failed", "solved"]
+    assert episode.stop is not None
+    assert episode.stop.detail == "1/1 tests passed"
+    assert episode.best is episode.turns[1]
+    assert episode.model == "scripted"
+
+
+def test_the_model_is_told_what_failed_and_sees_its_own_code() -> None:
+    model = ScriptedModel([WRONG, RIGHT])
+    refine("Write add(a, b).", tests=TESTS, model=model)
+    first, second = model.requests
+    assert "Write add(a, b)." in first[-1].content
+    assert TESTS in first[-1].content
+    assert "return a - b" in second[-1].content
+    assert "got: -1" in second[-1].content
+
+
+def test_initial_code_is_the_first_turn_and_asks_no_model() -> None:
+    model = ScriptedModel([RIGHT])
+    episode = refine(
+        "Write add(a, b).", tests=TESTS, model=model, initial_code="def add(a, b): return None"
+    )
+    assert [turn.reply is None for turn in episode.turns] == [True, False]
+    assert len(model.requests) == 1
+    assert "return None" in model.requests[0][-1].content
+
+
+def test_the_same_program_stops_the_episode_at_its_third_sighting() -> None:
+    model = ScriptedModel(itertools.repeat(WRONG))
+    episode = refine("t", tests=TESTS, model=model, max_turns=10)
+    assert episode.stop is not None
+    assert (episode.stop.reason, len(episode.turns)) == ("cycle", 3)
+    assert [turn.escalated for turn in episode.turns] == [False, False, True]
+
+
+def test_a_repeat_raises_the_temperature_and_every_turn_has_its_own_seed() -> None:
+    model = ScriptedModel([WRONG, WRONG, RIGHT])
+    episode = refine("t", tests=TESTS, model=model, seed=2)
+    drawn = [turn.reply.sampling for turn in episode.turns if turn.reply]
+    assert [sampling.seed for sampling in drawn] == [2001, 2002, 2003]
+    assert [sampling.temperature for sampling in drawn] == [0.0, 0.0, 0.8]
+
+
+def test_the_last_turn_ends_the_episode_and_the_best_attempt_is_named() -> None:
+    tests = "assert add(1, 2) == 3\nassert add(0, 0) == 0"
+    episode = refine("t", tests=tests, model=[other(9), other(3), other(8)], max_turns=3)
+    assert episode.stop is not None
+    assert episode.stop.reason == "max-turns"
+    assert episode.best is episode.turns[1]
+    assert episode.last is episode.turns[2]
+
+
+def test_a_budget_stops_before_the_call_that_would_pass_it() -> None:
+    model = ScriptedModel([WRONG, RIGHT])
+    episode = refine("t", tests=TESTS, model=model, budget=Budget(calls=1))
+    assert episode.stop is not None
+    assert (episode.stop.reason, len(model.requests)) == ("budget", 1)
+    assert "calls" in episode.stop.detail
+
+
+def test_tokens_are_counted_as_the_model_says() -> None:
+    replies = [Reply(WRONG, usage=Usage(100, 20)), Reply(RIGHT, usage=Usage(150, 30))]
+    episode = refine("t", tests=TESTS, model=ScriptedModel(replies))
+    assert episode.usage == Usage(250, 50)
+
+
+def test_a_model_may_be_a_function_of_the_messages() -> None:
+    def answer(messages: Sequence[Message]) -> str:
+        return RIGHT if "got: -1" in messages[-1].content else WRONG
+
+    assert refine("t", tests=TESTS, model=answer).solved
+
+
+def test_the_history_strategy_decides_what_the_model_sees() -> None:
+    model = ScriptedModel([other(1), other(2), RIGHT])
+    refine("t", tests=TESTS, model=model, history=full())
+    assert [m.role for m in model.requests[2]] == [
+        "system", "user", "assistant", "user", "assistant", "user",
+    ]  # fmt: skip
+
+
+def test_replies_without_code_are_turns_too() -> None:
+    episode = refine("t", tests=TESTS, model=["Sorry.", "```python\ndef add(", RIGHT])
+    assert [turn.verdict for turn in episode.turns] == ["no-code", "incomplete-reply", "solved"]
+    assert [turn.number for turn in episode.attempts] == [3]
+
+
+def test_the_record_holds_what_the_episode_holds(tmp_path: Path) -> None:
+    path = tmp_path / "episode.ipynb"
+    episode = refine("Write add.", tests=TESTS, model=[WRONG, RIGHT], record=path)
+    assert nbrefine.load(path) == episode
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["episode.ipynb"]
+
+
+def test_data_files_are_named_relative_to_the_notebook(tmp_path: Path) -> None:
+    table = tmp_path / "data" / "table.csv"
+    table.parent.mkdir()
+    table.write_text("a,b\n1,2\n")
+    model = ScriptedModel(["```python\ntext = open('../data/table.csv').read()\n```"])
+    episode = refine(
+        "Read the table.",
+        tests="assert text.startswith('a,b')",
+        model=model,
+        data=[table],
+        record=_folder(tmp_path / "out") / "episode.ipynb",
+    )
+    assert episode.task.files == ("../data/table.csv",)
+    assert "../data/table.csv" in model.requests[0][-1].content
+    assert episode.solved
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_bad_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no data file"):
+        start("t", model=[RIGHT], data=[tmp_path / "missing.csv"])
+    with pytest.raises(UsageError, match="names no model"):
+        start("t", model="nonsense")
+    with pytest.raises(UsageError):
+        start("t", model=[RIGHT], record=tmp_path / "no" / "folder" / "episode.ipynb")
+    foreign = tmp_path / "notes.ipynb"
+    foreign.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    with pytest.raises(UsageError):
+        start("t", model=[RIGHT], record=foreign)
+
+
+def test_tests_that_do_not_parse_are_refused_before_the_model_is_asked() -> None:
+    model = ScriptedModel([RIGHT])
+    with pytest.raises(InvalidTaskError):
+        refine("t", tests="assert add(1, 2", model=model)
+    assert model.requests == []
+
+
+def test_a_host_s_trouble_is_raised_with_the_turns_so_far_and_recorded(tmp_path: Path) -> None:
+    def answer(messages: Sequence[Message]) -> str:
+        if "got: -1" in messages[-1].content:
+            raise ModelUnavailableError("The server is gone", hint="Start it")
+        return WRONG
+
+    path = tmp_path / "episode.ipynb"
+    with pytest.raises(ModelUnavailableError) as caught:
+        refine("t", tests=TESTS, model=answer, record=path)
+    episode = caught.value.episode
+    assert isinstance(episode, nbrefine.Episode)
+    assert [turn.verdict for turn in episode.turns] == ["failed"]
+    assert episode.verdict == "infra-error"
+    assert nbrefine.load(path) == episode
+
+
+def test_an_error_of_the_user_s_own_function_closes_the_record_and_comes_through(
+    tmp_path: Path,
+) -> None:
+    def answer(messages: Sequence[Message]) -> str:
+        raise ZeroDivisionError("mine")
+
+    path = tmp_path / "episode.ipynb"
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        refine("t", tests=TESTS, model=answer, record=path)
+    assert nbrefine.load(path).verdict == "infra-error"
+
+
+def test_stop_ends_a_running_cell_and_keeps_the_finished_turns(tmp_path: Path) -> None:
+    path = tmp_path / "episode.ipynb"
+    endless = "```python\nwhile True:\n    pass\n```"
+    run = start("t", tests=TESTS, model=[WRONG, endless], record=path, timeout=None)
+    deadline = time.monotonic() + 60
+    while not (run.activity.doing == "running" and run.activity.turn == 2):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert run.episode is not None
+    assert len(run.episode.turns) == 1
+    run.stop()
+    episode = run.result(60)
+    assert episode.stop is not None
+    assert (episode.stop.reason, len(episode.turns)) == ("stopped", 1)
+    assert nbrefine.load(path) == episode
+
+
+def test_stop_ends_a_model_call_that_hangs() -> None:
+    async def hang(messages: Sequence[Message]) -> str:
+        await asyncio.sleep(3600)
+        return RIGHT
+
+    run = start("t", tests=TESTS, model=hang)
+    wait_until(run, "asking")
+    run.stop()
+    stop = run.result(60).stop
+    assert stop is not None
+    assert stop.reason == "stopped"
+
+
+def test_stop_before_the_kernel_is_ready_leaves_nothing() -> None:
+    run = start("t", tests=TESTS, model=[RIGHT])
+    run.stop()
+    with pytest.raises(RunStopped):
+        run.result(60)
+
+
+def test_the_handle_can_be_awaited_on_a_loop_of_the_caller() -> None:
+    async def main() -> bool:
+        episode = await start("t", tests=TESTS, model=[RIGHT])
+        return episode.solved
+
+    assert asyncio.run(main())
+
+
+def test_two_episodes_run_side_by_side_without_mixing() -> None:
+    runs = [
+        start("t", tests=f"assert n == {i}", model=[f"```python\nn = {i}\n```"]) for i in (1, 2)
+    ]
+    assert [run.result(60).solved for run in runs] == [True, True]
+
+
+def test_settings_of_a_task_object_are_kept_and_sampling_is_recorded() -> None:
+    task = Task("t", id="T-1", tests=TESTS, entry_point="add")
+    sampling = Sampling(temperature=0.7, top_p=0.95, max_tokens=200)
+    episode = refine(task, model=[RIGHT], sampling=sampling)
+    assert (episode.task.id, episode.task.entry_point) == ("T-1", "add")
+    assert episode.settings["temperature"] == 0.7
+    reply = episode.turns[0].reply
+    assert reply is not None
+    assert (reply.sampling.top_p, reply.sampling.max_tokens) == (0.95, 200)

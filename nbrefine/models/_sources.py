@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nbrefine.models.weights import Weights, Wheel
 
 CHUNK = 1 << 20
-"""Bytes read and written at once."""
+"""Bytes read of an archive at once."""
 
 HUB_CONNECT = 3.0
 """Seconds until the hub must answer; without a network the next source is tried soon."""
@@ -48,7 +48,7 @@ async def from_hub(entry: Weights, offset: int, scratch: Path) -> AsyncGenerator
             try:
                 async with client.stream("GET", url, headers=headers) as response:
                     skip = _unwanted(response.status_code, response.headers, entry, offset)
-                    async for chunk in response.aiter_bytes(CHUNK):
+                    async for chunk in response.aiter_bytes():
                         wanted, skip = chunk[skip:], max(0, skip - len(chunk))
                         offset += len(wanted)
                         yield wanted

@@ -82,12 +82,17 @@ def get(name: str) -> Weights:
     """
     entries = catalog()
     if name == "local":
-        return defaults()[0]
+        return recommended()
     for entry in entries:
         if entry.name == name:
             return entry
     known = ", ".join(entry.name for entry in entries)
     raise UsageError(f'There are no weights "{name}"', hint=f"Known: {known}")
+
+
+def recommended() -> Weights:
+    """Give what suits this machine's free memory now."""
+    return defaults()[0]
 
 
 def defaults() -> list[Weights]:

@@ -17,6 +17,7 @@ from nbrefine.notebook import wording
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import fence, plain, span, table
 from nbrefine.outputs import CellResult, Display, Output, Stream, Timing
+from nbrefine.rewards.tests import as_cell
 from nbrefine.values import Episode, Turn
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -133,7 +134,7 @@ def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
         "<details>\n<summary>Code, output and feedback</summary>",
         *_details(turn),
         "</details>",
-        wording.isolation(turn) if turn.result else "Nothing was run.",
+        plain(wording.isolation(turn), 400) if turn.result else "Nothing was run.",
     ]
     return _markdown(cell_id, "rejected", parts)
 
@@ -189,8 +190,6 @@ def _tests(episode: Episode) -> list[Cell]:
     if not task.tests:
         return []
     if episode.solved and episode.accepted and episode.kernel.language == "python":
-        from nbrefine.rewards.tests import as_cell
-
         try:
             return [_code("ep-tests", "tests", as_cell(task.tests, task.entry_point))]
         except InvalidTaskError:

@@ -210,7 +210,7 @@ class Unpacker:
             case "$map":
                 return {self._plain(name): self._plain(item) for name, item in content}
             case "$veiled":
-                return zlib.decompress(base64.b64decode(content)).decode()
+                return _unveil(content)
             case "$withheld":
                 self.withheld = True
                 return ""
@@ -258,6 +258,13 @@ def _number(value: numbers.Real) -> Any:
 
 def _veil(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _unveil(text: str) -> str:
+    try:
+        return zlib.decompress(base64.b64decode(text)).decode()
+    except zlib.error as error:
+        raise ValueError(f"a veiled text cannot be read: {error}") from None
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -8,6 +8,7 @@ no longer agrees.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -89,9 +90,29 @@ def dumps(notebook: Notebook) -> str:
         raise RecordError(
             f"The notebook would not be valid: {error}", hint="Please report this episode"
         ) from None
-    node = nbformat.from_dict(notebook)  # type: ignore[no-untyped-call]  # nbformat has no types
-    text = nbformat.v4.writes(node, allow_nan=False)  # type: ignore[no-untyped-call]
+    on_disk = {**notebook, "cells": [_lines(cell) for cell in notebook["cells"]]}
+    text = json.dumps(on_disk, allow_nan=False, ensure_ascii=False, indent=1, sort_keys=True)
     return f"{text}\n"
+
+
+def _lines(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Split a cell's texts into lines, as notebooks have them for the sake of line diffs."""
+    split = {**cell, "source": cell["source"].splitlines(keepends=True)}
+    if "outputs" in cell:
+        split["outputs"] = [_split_output(output) for output in cell["outputs"]]
+    return split
+
+
+def _split_output(output: Mapping[str, Any]) -> dict[str, Any]:
+    split = dict(output)
+    if "text" in output:
+        split["text"] = output["text"].splitlines(keepends=True)
+    if "data" in output:
+        split["data"] = {
+            mime: value if cells.is_json(mime) else value.splitlines(keepends=True)
+            for mime, value in output["data"].items()
+        }
+    return split
 
 
 def from_notebook(notebook: Mapping[str, Any]) -> Episode:

@@ -64,7 +64,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as error:
         raise unreadable(path, error) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RecordError(
             f"{path} is not JSON, so it is no notebook", hint="Give a file that nbrefine recorded"
         ) from None

@@ -48,19 +48,19 @@ def fence(text: str, language: str = "text", *, lines: int = 15) -> str:
     ----------
     text: any text; at most `lines` lines are shown, head and tail, and the gap is told.
     """
-    shown = shorten(visible(text), lines)
+    shown = shorten(text, lines)
     mark = "`" * max(3, _longest(shown, "`") + 1)
     return f"{mark}{_TAG.sub('', language)}\n{shown}\n{mark}"
 
 
 def shorten(text: str, lines: int) -> str:
-    """Keep the head and the tail of a text and tell what is left out between them."""
-    found = [_cut(line) for line in text.rstrip("\n").split("\n")]
+    """Keep the head and the tail of a text, made visible, and tell what is left out between."""
+    found = text.rstrip("\n").split("\n")
     if len(found) > lines:
         head, tail = (lines + 1) // 2, lines // 2
         gap = f"... {len(found) - head - tail} lines are left out here ..."
         found[head : len(found) - tail] = [gap]
-    return "\n".join(found)
+    return "\n".join(_cut(line) for line in visible("\n".join(found)).split("\n"))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

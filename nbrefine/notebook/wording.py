@@ -12,13 +12,14 @@ from nbrefine.values import CaseResult, Episode, Turn
 COLUMNS = 8
 """Attempts a test matrix shows; a page holds no more columns."""
 
-_STATUS = {
+STATUS = {
     "passed": "pass",
     "failed": "fail",
     "error": "error",
     "timeout": "timeout",
     "not-run": "not run",
 }
+"""How a test ended, for a table or a sentence."""
 
 
 def title(episode: Episode) -> str:
@@ -139,7 +140,7 @@ def matrix(turns: Sequence[Turn]) -> tuple[list[str], list[list[str]]]:
     names = dict.fromkeys(name for found in cases for name in found)
     header = ["Test", *(f"Attempt {turn.attempt}" for turn in shown)]
     rows = [
-        [name, *(_STATUS[found[name].status] if name in found else "not there" for found in cases)]
+        [name, *(STATUS[found[name].status] if name in found else "not there" for found in cases)]
         for name in names
     ]
     return header, rows

@@ -41,8 +41,10 @@ def show(
     for number, page in enumerate(_pages(episode)):
         if waiting and number and not _wants_more(console):
             return
+        if number:
+            console.print()
         for part in page:
-            console.print(part, markup=False, highlight=False)
+            console.print(part)
 
 
 def _wants_more(console: Console) -> bool:
@@ -126,7 +128,8 @@ def _case(case: CaseResult) -> str:
     if case.got or case.expected:
         told.append(f"got {one_line(case.got)}, expected {one_line(case.expected)}")
     told.append(one_line(case.message))
-    return f"{case.name} {case.status}: {'; '.join(filter(None, told))}"
+    details = "; ".join(filter(None, told))
+    return f"{case.name} {wording.STATUS[case.status]}{': ' if details else ''}{details}"
 
 
 def _rule(title: str) -> RenderableType:
@@ -150,13 +153,13 @@ def _block(text: str, *, lines: int = OUTPUT_LINES) -> RenderableType:
     from rich.padding import Padding
     from rich.text import Text
 
-    return Padding(Text(shorten(visible(text), lines)), (0, 0, 0, 2), expand=False)
+    return Padding(Text(shorten(text, lines)), (0, 0, 0, 2), expand=False)
 
 
 def _source(code: str, language: str) -> RenderableType:
     from rich.padding import Padding
     from rich.syntax import Syntax
 
-    shown = shorten(visible(code), CODE_LINES)
+    shown = shorten(code, CODE_LINES)
     syntax = Syntax(shown, language, theme="ansi_dark", word_wrap=True, background_color="default")
     return Padding(syntax, (0, 0, 0, 2), expand=False)

@@ -36,7 +36,7 @@ lint: $(VENV)/.ready-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.ready-test
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	@$(BIN)/python benchmarks/run.py
 
 $(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
 	@echo 'Installing nbrefine and what it needs (about 800 MB on disk, once) ...'

@@ -1,0 +1,71 @@
+"""Run every benchmark and write what they gave: the tables in README.md, all of it in results.json.
+
+Takes about an hour on two cores; the machine must have nothing else to do.
+
+    python benchmarks/run.py
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import cold_start
+import flood
+import import_cost
+import long_episode
+import per_cell
+import psutil
+from figures import table
+
+BENCHMARKS = (import_cost, cold_start, per_cell, flood, long_episode)
+PACKAGES = ("nbrefine", "ipykernel", "IPython", "jupyter_client", "nbclient", "pyzmq")
+HERE = Path(__file__).parent
+BLOCK = re.compile(r"(?<=<!-- figures:begin -->\n).*(?=<!-- figures:end -->)", re.DOTALL)
+
+
+def main() -> None:
+    about = machine()
+    tables, raw, loads = [], {}, {}
+    for benchmark in BENCHMARKS:
+        name = benchmark.__name__
+        loads[name] = os.getloadavg()[0]
+        figures = benchmark.measure()
+        tables.append(table(figures))
+        raw[name] = figures.raw
+        print(f"{tables[-1]}\n", flush=True)
+    results = {"machine": about, "load_before": loads, "raw": raw}
+    (HERE / "results.json").write_text(json.dumps(results) + "\n")
+    told = ", ".join(f"{load:.1f} before {name}" for name, load in loads.items())
+    text = f"{sentence(about)} Load average: {told}.\n\n" + "\n\n".join(tables) + "\n"
+    readme = HERE / "README.md"
+    readme.write_text(BLOCK.sub(lambda _: text, readme.read_text()))
+
+
+def machine() -> dict[str, str]:
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": f"{cpu[1].strip() if cpu else platform.machine()}, {os.cpu_count()} cores",
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+    }
+
+
+def sentence(about: dict[str, str]) -> str:
+    packages = ", ".join(f"{name} {about[name]}" for name in PACKAGES)
+    return (
+        f"{about['date']}: {about['processor']}, {about['memory']} of memory, {about['system']}, "
+        f"Python {about['python']}; {packages}."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from nbrefine.outputs import CellResult, Display, Failure, Stream, Timing
+from nbrefine.values import (
+    CaseResult,
+    Episode,
+    Extraction,
+    KernelInfo,
+    Message,
+    Reply,
+    RewardType,
+    Signal,
+    SignalBundle,
+    Stop,
+    Task,
+    TestReport,
+    Turn,
+    Usage,
+)
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -25,3 +43,82 @@ def shared_data() -> Path:
     if not folder.is_dir():
         missing(f"the shared data folder ({folder.name})")
     return folder
+
+
+MOMENT = "2026-03-01T10:00:00.000000Z"
+SETUP = 'import math\nprices = {"price": [3, 4, 5]}'
+WRONG = 'values = prices["Price"]\nmean = sum(values) / len(values)'
+RIGHT = 'values = prices["price"]\nmean = sum(values) / len(values)\nprint("mean", mean)\nmean'
+TESTS = "assert mean == 4\nassert len(values) == 3"
+
+
+@pytest.fixture
+def repaired() -> Episode:
+    """One rejected attempt that raised, and an accepted one; its outputs are what Python gives."""
+    system = Message("system", "You write Python.")
+    asked = Message("user", "Compute `mean`, the mean of the prices.")
+    wrong = Failure("KeyError", "'Price'", ("\x1b[31mKeyError\x1b[39m: 'Price'",))
+    feedback = "KeyError: 'Price'\n0/2 tests passed."
+    first = Turn(
+        number=1,
+        messages=(system, asked),
+        reply=Reply(f"Sure.\n```python\n{WRONG}\n```", usage=Usage(50, 20)),
+        extraction=Extraction("found", WRONG, "python", "the only block", 1),
+        result=CellResult(WRONG, "error", (wrong,), wrong, 2, Timing(MOMENT, seconds=0.01)),
+        tests=TestReport(tuple(CaseResult(f"test_{n}", "not-run") for n in (1, 2))),
+        signals=SignalBundle((Signal("tests", RewardType.OUTCOME, 0.0, "0/2 tests passed."),)),
+        feedback=feedback,
+        isolation="rebuild",
+        isolation_reason="setup and accepted cells ran 0.01 s",
+        started=MOMENT,
+        seconds=1.5,
+    )
+    second = Turn(
+        number=2,
+        attempt=2,
+        messages=(system, asked, Message("assistant", WRONG), Message("user", feedback)),
+        reply=Reply(f"```python\n{RIGHT}\n```", usage=Usage(90, 25)),
+        extraction=Extraction("found", RIGHT, "python", "the only block", 1),
+        result=CellResult(
+            RIGHT,
+            "ok",
+            (
+                Stream("stdout", "mean 4.0\n"),
+                Display({"text/plain": "4.0"}, execution_count=2),
+            ),
+            None,
+            2,
+            Timing(MOMENT, MOMENT, MOMENT, MOMENT, 0.02),
+        ),
+        tests=TestReport(
+            (
+                CaseResult("test_1", "passed", "mean == 4"),
+                CaseResult("test_2", "passed", "len(values) == 3"),
+            )
+        ),
+        signals=SignalBundle((Signal("tests", RewardType.OUTCOME, 1.0, "2/2 tests passed."),)),
+        feedback="2/2 tests passed.",
+        verdict="solved",
+        accepted=True,
+        isolation="rebuild",
+        started=MOMENT,
+        seconds=1.25,
+    )
+    return Episode(
+        task=Task(
+            "Compute `mean`, the mean of the prices.",
+            "mean-price",
+            setup=SETUP,
+            tests=TESTS,
+            hidden_tests="assert isinstance(mean, float)",
+        ),
+        id="e1",
+        created=MOMENT,
+        turns=(first, second),
+        stop=Stop("solved", "2/2 tests passed"),
+        model="scripted",
+        kernel=KernelInfo("python3", "Python 3 (ipykernel)", "python", "3.11.7"),
+        setup=CellResult(SETUP, "ok", execution_count=1, timing=Timing(MOMENT, seconds=0.01)),
+        settings={"max_turns": 5, "temperature": None},
+        version="0.1.0",
+    )

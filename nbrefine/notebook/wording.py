@@ -37,7 +37,7 @@ def verdict(episode: Episode) -> str:
     detail = f": {one_line(stop.detail, 400).rstrip('.')}" if stop.detail else ""
     if stop.reason == "solved":
         return f"Solved after {many}{detail}."
-    return f"Not solved after {many}; {stop.reason}{detail}.{_best(episode)}"
+    return f"Not solved after {many} ({stop.reason}{detail}).{_best(episode)}"
 
 
 def _best(episode: Episode) -> str:

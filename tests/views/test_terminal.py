@@ -1,0 +1,189 @@
+"""An episode in a terminal of 80 columns: complete, plain when piped, never acted on."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nbrefine import notebook
+from nbrefine.errors import RecordError
+from nbrefine.outputs import CellResult, Cut, Failure, Stream
+from nbrefine.values import CaseResult, Episode, Extraction, KernelInfo, Reply, Stop, TestReport
+from nbrefine.views.terminal import show
+
+
+def _shown(episode: Episode | Path) -> str:
+    file = io.StringIO()
+    show(episode, console=Console(file=file, width=80))
+    return file.getvalue()
+
+
+def _words(episode: Episode | Path) -> str:
+    """Give what is shown, wherever the lines break."""
+    return " ".join(_shown(episode).split())
+
+
+def test_every_attempt_is_told_with_code_error_feedback_and_changes(repaired: Episode) -> None:
+    text = _shown(repaired)
+    order = [
+        "mean-price",
+        "Compute `mean`, the mean of the prices.",
+        "Solved after 2 turns: 2/2 tests passed.",
+        "scripted",
+        "140 in, 45 out",
+        "Attempt 1 of 2: rejected (failed), 0/2 tests passed",
+        'values = prices["Price"]',
+        "KeyError: 'Price'",
+        "test_1 not run",
+        "Feedback to the model:",
+        "Attempt 2 of 2: accepted, 2/2 tests passed",
+        'print("mean", mean)',
+        "Changes since attempt 1:",
+        '-values = prices["Price"]',
+        "mean 4.0",
+        "Result",
+    ]
+    places = [text.find(words) for words in order]
+    assert -1 not in places, order[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_the_text_is_plain_and_fits_where_it_is_piped(repaired: Episode) -> None:
+    text = _shown(repaired)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_terminal_gets_colours(repaired: Episode) -> None:
+    file = io.StringIO()
+    show(repaired, console=Console(file=file, width=80, force_terminal=True, color_system="256"))
+    assert "\x1b[" in file.getvalue()
+
+
+def test_a_failing_test_is_told_with_what_it_saw(repaired: Episode) -> None:
+    cases = (CaseResult("test_1", "failed", "mean == 4", "3.5", "4", "off by a half"),)
+    turn = replace(repaired.turns[0], tests=TestReport(cases))
+    text = _words(replace(repaired, turns=(turn,)))
+    assert "test_1 fail: mean == 4; got 3.5, expected 4; off by a half" in text
+
+
+def test_what_was_cut_noted_or_never_run_is_told(repaired: Episode) -> None:
+    first, second = repaired.turns
+    cut = CellResult("x", "ok", cut=(Cut("stdout", 10, 12_345),), notes=("stdin was refused",))
+    prose = replace(
+        second,
+        result=None,
+        reply=Reply("Sorry."),
+        extraction=Extraction("no-code", reason="the reply holds no code"),
+        accepted=False,
+        verdict="no-code",
+    )
+    text = _shown(replace(repaired, turns=(replace(first, result=cut), prose)))
+    assert "Left out: 12,345 of stdout, 10 kept" in text
+    assert "Note: stdin was refused" in text
+    assert "Sorry." in text
+    assert "Nothing was run: the reply holds no code" in text
+
+
+def test_text_of_programs_and_models_is_neither_markup_nor_acts_on_the_terminal(
+    repaired: Episode,
+) -> None:
+    nasty = "[bold red]not markup[/] \x1b[2J\x1b]0;title\x07 \x9b31m \x08 \u202e [/nope]"
+    error = Failure(nasty, nasty, (nasty,))
+    turn = replace(
+        repaired.turns[0],
+        reply=Reply(nasty),
+        extraction=Extraction("found", nasty),
+        result=CellResult(nasty, "error", (Stream("stdout", nasty), error), error, notes=(nasty,)),
+        tests=TestReport((CaseResult(nasty, "failed", nasty, nasty, nasty, nasty),)),
+        feedback=nasty,
+        isolation_reason=nasty,
+    )
+    episode = Episode(
+        replace(repaired.task, prompt=nasty, id=nasty),
+        turns=(turn, replace(turn, attempt=2, extraction=Extraction("no-code", reason=nasty))),
+        stop=Stop("max-turns", nasty),
+        model=nasty,
+        kernel=KernelInfo(nasty, nasty, nasty, nasty),
+    )
+    text = _shown(episode)
+    assert text.count("[bold red]not markup[/]") > 10
+    assert not set(text) & set("\x1b\x07\x08\x9b\u202e")
+
+
+def test_a_killed_run_says_that_it_was(tmp_path: Path, repaired: Episode) -> None:
+    path = tmp_path / "episode.ipynb"
+    recorder = notebook.Recorder(path)
+    recorder.begin(replace(repaired, turns=(), stop=None))
+    recorder.turn(replace(repaired, stop=None))
+    recorder.close()
+    assert "killed: the process that ran it ended without a stop" in _words(path)
+
+
+def test_an_unsolved_episode_names_its_best_attempt(repaired: Episode) -> None:
+    text = _words(replace(repaired, turns=repaired.turns[:1], stop=Stop("max-turns")))
+    assert "Not solved after 1 turn (max-turns)." in text
+    assert "the best was attempt 1, 0/2 tests passed." in text
+
+
+def test_a_file_that_is_no_episode_is_an_error_of_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ipynb"
+    path.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    with pytest.raises(RecordError) as raised:
+        show(path)
+    assert "a plain notebook of 0 cells" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+SHOW = "import sys; from nbrefine.views.terminal import show; show(sys.argv[1], step=True)"
+
+
+def _read_until(terminal: int, words: str) -> str:
+    seen = ""
+    while words not in seen:
+        seen += os.read(terminal, 10_000).decode()
+    return seen
+
+
+def test_step_waits_for_enter_and_q_ends_it(tmp_path: Path, repaired: Episode) -> None:
+    """In a real terminal: the second attempt stays unseen until Enter, the result after q."""
+    path = tmp_path / "episode.ipynb"
+    notebook.save(repaired, path)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", SHOW, path], stdin=theirs, stdout=theirs, stderr=theirs
+    ) as child:
+        os.close(theirs)
+        prompt = "q: end > "
+        header = _read_until(ours, prompt)
+        assert "Attempt 1" not in header
+        os.write(ours, b"\n")
+        first = _read_until(ours, prompt)
+        assert "Attempt 1" in first
+        assert "Attempt 2" not in first
+        os.write(ours, b"q\n")
+        assert child.wait(timeout=60) == 0
+    os.close(ours)
+
+
+def test_step_does_not_wait_without_a_terminal(tmp_path: Path, repaired: Episode) -> None:
+    path = tmp_path / "episode.ipynb"
+    notebook.save(repaired, path)
+    ran = subprocess.run(
+        [sys.executable, "-c", SHOW, path],
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "Attempt 2 of 2" in ran.stdout
+    assert "\x1b" not in ran.stdout

@@ -36,10 +36,13 @@ class Finding:
 
 def examine() -> tuple[Finding, ...]:
     """Look at everything a run needs, by trying it where that is possible."""
+    from nbrefine.models import weights
+
+    memory = f"{weights.available_memory() / 1e9:.1f} GB of memory free"
     return (
         Finding("nbrefine", "ok", __version__),
         Finding("Python", "ok", f"{platform.python_version()} ({sys.executable})"),
-        Finding("system", "ok", f"{platform.platform()}, {os.cpu_count()} cores, {_memory()}"),
+        Finding("system", "ok", f"{platform.platform()}, {os.cpu_count()} cores, {memory}"),
         _packages(),
         *_kernelspecs(),
         _kernel_start(),
@@ -52,14 +55,6 @@ def examine() -> tuple[Finding, ...]:
         *_local_model(),
         _server(),
     )
-
-
-def _memory() -> str:
-    try:
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return "memory unknown"
-    return f"{available / 2**30:.1f} GiB of memory free"
 
 
 def _packages() -> Finding:

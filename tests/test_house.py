@@ -99,9 +99,9 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
         "|".join(
             (
                 "/" + r"work/(?:main|shared)",
-                "/" + r"root\b",
-                "/" + r"home/\w",
+                "/" + r"farm/",
                 "/" + r"tmp/nbenv",
+                "/" + r"opt/pypi",
                 r"pypi\." + "org",
                 r"files\.python" + "hosted",
                 r"registry\.npm" + "js",

@@ -88,6 +88,9 @@ def run(
 
     Everything is recorded in a notebook while it happens.  Ctrl-C ends the run cleanly; the
     notebook is complete then.
+
+    A YAML task file has the key `task`, the options below as further keys (`max_turns: 3`), and
+    `id`, `entry_point`, `top_p` and `max_tokens`.  Options given here win.
     """
     from nbrefine.cli import progress
 
@@ -109,7 +112,7 @@ def run(
     record = Path(config.output) if config.output else _free_name(Path("episode.ipynb"))
     with (
         _started(config, record, overwrite=overwrite) as episode_run,
-        _stopping_on_signals(episode_run) as caught,
+        _stopping_on_signals(episode_run, record) as caught,
     ):
         episode = progress.follow(episode_run, max_turns=config.max_turns, quiet=quiet)
     if as_json:
@@ -200,12 +203,13 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
 
 
 @contextmanager
-def _stopping_on_signals(episode_run: EpisodeRun) -> Iterator[list[int]]:
+def _stopping_on_signals(episode_run: EpisodeRun, record: Path) -> Iterator[list[int]]:
     """Turn the first Ctrl-C, TERM or HUP into a clean stop, and the second into a hard one."""
     caught: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
         if caught:
+            typer.echo(f"Left at once; every finished turn is in {record}", err=True)
             raise KeyboardInterrupt
         caught.append(number)
         typer.echo("Stopping and closing the record; once more leaves at once", err=True)

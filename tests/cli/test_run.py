@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -176,19 +177,19 @@ def test_the_traceback_is_there_for_who_asks(
     assert "Traceback" in capsys.readouterr().err
 
 
-@pytest.fixture
-def endless() -> Iterator[subprocess.Popen[str]]:
-    """A run whose second cell never ends; its first turn is finished and told."""
-    endless = "```python\nopen('running', 'w').close()\nwhile True: pass\n```"
+@contextmanager
+def running(cell: str) -> Iterator[subprocess.Popen[str]]:
+    """Give a run whose first turn is finished and whose second turn's cell runs."""
+    second = f"```python\nopen('running', 'w').write(str(__import__('os').getpid()))\n{cell}\n```"
     process = subprocess.Popen(
-        [NBREFINE, *asked(WRONG, endless), "-o", "out.ipynb"],
+        [NBREFINE, *asked(WRONG, second), "-o", "out.ipynb"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     try:
-        wait_for(Path("running").exists, process)
+        wait_for(lambda: Path("running").exists() and Path("running").read_text(), process)
         yield process
     finally:
         process.kill()
@@ -206,12 +207,11 @@ def wait_for(condition: Any, process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_ends_the_run_with_a_complete_record(
-    endless: subprocess.Popen[str], sent: signal.Signals, code: int
-) -> None:
-    endless.send_signal(sent)
-    out, err = endless.communicate(timeout=LIMIT)
-    assert endless.returncode == code, err
+def test_a_signal_ends_the_run_with_a_complete_record(sent: signal.Signals, code: int) -> None:
+    with running("while True: pass") as process:
+        process.send_signal(sent)
+        out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == code, err
     assert "Record: out.ipynb" in out
     assert "Traceback" not in err
     episode = notebook.load("out.ipynb")
@@ -219,6 +219,25 @@ def test_a_signal_ends_the_run_with_a_complete_record(
     assert episode.stop.reason == "stopped"
     assert episode.turns[0].code == "x = 1"
     assert not Path("out.nbrefine.jsonl").exists()
+
+
+def test_a_second_signal_leaves_at_once_and_leaves_no_kernel() -> None:
+    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    with running(deaf) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while "Stopping" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130, err
+    assert "every finished turn is in out.ipynb" in err
+    assert notebook.load("out.ipynb").turns[0].code == "x = 1"
+    gone = Path("/proc", Path("running").read_text())
+    deadline = time.monotonic() + LIMIT
+    while gone.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not gone.exists()
 
 
 def test_a_terminal_sees_the_run_live() -> None:

@@ -18,13 +18,14 @@ help:
 	@echo 'make demo   set up, fetch a small model, solve the example task, write demo.ipynb'
 	@echo 'make test   set up, then lint, type check and test everything'
 	@echo 'make lint   set up, then lint and type check only'
-	@echo 'make bench  set up, then run the benchmarks (see benchmarks/README.md)'
+	@echo 'make bench  set up, then measure speed and memory (an hour; see benchmarks/README.md)'
 	@echo 'make clean  remove the environment and all caches'
 
 # A model with its own replies (MODEL=scripted:FILE) or a server's has nothing to fetch.
 demo: $(VENV)/.ready-demo
 	@case '$(MODEL)' in local*) $(BIN)/nbrefine models pull '$(MODEL)' ;; esac
-	@$(BIN)/nbrefine run nbrefine/examples/penguins.yaml --model '$(MODEL)' -o demo.ipynb
+	@$(BIN)/nbrefine run nbrefine/examples/penguins.yaml --model '$(MODEL)' \
+		-o demo.ipynb --overwrite
 
 test: lint
 	$(BIN)/pytest -n $(JOBS) --dist loadfile

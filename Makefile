@@ -34,7 +34,7 @@ lint: $(VENV)/.ready-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.ready-test
 	@$(BIN)/python benchmarks/run.py

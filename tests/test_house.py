@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import nbrefine
 
 ROOT = Path(__file__).parents[1]
@@ -116,3 +118,19 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
 def test_the_changelog_tells_of_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {nbrefine.__version__}" in changelog
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [("", "needs Python 3.11 or newer"), ("false", "cannot make virtual environments")],
+)
+def test_make_says_what_a_bare_machine_lacks(tmp_path: Path, python: str, said: str) -> None:
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    (tmp_path / "pyproject.toml").touch()
+    command = ["make", "--no-print-directory", f"PYTHON={python}", "test"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode != 0
+    told = ran.stderr.splitlines()[0]
+    assert said in told
+    assert "apt-get install" in told
+    assert not (tmp_path / ".venv").exists()

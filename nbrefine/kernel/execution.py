@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from nbrefine.kernel.collect import Collector, OutputLimits, failure_of, redacted_failure
 from nbrefine.kernel.observer import Observer
+from nbrefine.kernel.sequence import Sequence
 from nbrefine.outputs import CellResult, Death, Output, Status, Timing
 
 PRIVATE = "application/vnd.nbrefine+json"
@@ -64,6 +64,7 @@ class Execution:
         self._times: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self.sequence = Sequence()
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
         self._seconds = 0.0
@@ -109,7 +110,7 @@ class Execution:
     def on_reply(self, message: dict[str, Any]) -> None:
         """Take the reply in."""
         self._reply = message["content"]
-        self._times["reply"] = _iso(message["header"].get("date"))
+        self._times["reply"] = str(message["header"].get("date", ""))
         if self._idle:
             self._end()
         else:
@@ -122,7 +123,7 @@ class Execution:
             self._on_status(content.get("execution_state"), message)
         elif kind == "execute_input":
             self._begun = True
-            self._times["input"] = _iso(message["header"].get("date"))
+            self._times["input"] = str(message["header"].get("date", ""))
         elif not self._is_private(kind, content):
             self._failed |= kind == "error"
             self._add(kind, content)
@@ -135,9 +136,9 @@ class Execution:
 
     def _on_status(self, state: str | None, message: dict[str, Any]) -> None:
         if state == "busy":
-            self._times["busy"] = _iso(message["header"].get("date"))
+            self._times["busy"] = str(message["header"].get("date", ""))
         elif state == "idle":
-            self._times["idle"] = _iso(message["header"].get("date"))
+            self._times["idle"] = str(message["header"].get("date", ""))
             self._idle = True
             if self._reply is not None:
                 self._end()
@@ -201,6 +202,8 @@ class Execution:
         """Build the result."""
         reply = self._reply or {}
         self._read_payload(reply)
+        if missing := self.sequence.missing:
+            self.notes.append(f"{missing} messages of the kernel were lost on the way")
         error = None
         if self._state == "error":
             error = redacted_failure(failure_of(reply), self.redact)
@@ -231,10 +234,3 @@ class Execution:
                 self.notes.append(f"exit() or quit() was called; the kernel {then}")
             elif source == "page":  # what `name?` shows in a pager
                 self._add("display_data", {"data": payload.get("data") or {}})
-
-
-def _iso(date: Any) -> str:
-    """Write a header's date, a string or a datetime, as ISO 8601 UTC."""
-    if isinstance(date, datetime):
-        return date.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return str(date or "")

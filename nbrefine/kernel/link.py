@@ -205,6 +205,9 @@ class Link:
         execution = self._pending.get(request) if request else None
         if execution is not None and execution.done:
             execution = None  # what still comes is late
+        ours = parent.get("session") == self._channels.session_id
+        for each in self._pending.values():
+            each.sequence.count(message, ours=ours and each is execution)
         if channel == "iopub":
             self._on_iopub(message, parent, execution)
         elif message["msg_type"] == "execute_reply" and execution is not None:

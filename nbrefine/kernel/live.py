@@ -54,6 +54,7 @@ class Kernel:
         self._turn = asyncio.Lock()
         self._running: Execution | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._reopening: asyncio.Task[tuple[str, ...]] | None = None
         self._link: Link
 
     @classmethod
@@ -237,6 +238,7 @@ class Kernel:
         self, execution: Execution, limit: float | None, *, store_history: bool
     ) -> None:
         """Send a cell and stay with it until it has ended, come what may."""
+        await self._reopened()
         self._require_alive()
         link = self._link
         if link.occupied:
@@ -336,10 +338,21 @@ class Kernel:
         self._names = {}
 
     async def _reopen(self) -> tuple[str, ...]:
-        lost = tuple(self._names)
-        await self._link.close(grace=0 if self._link.died.done() else _GRACE)
-        await self._open(_RESTART)
-        return lost
+        """Start anew; a caller that is cancelled does not leave it half done."""
+
+        async def work() -> tuple[str, ...]:
+            lost = tuple(self._names)
+            await self._link.close(grace=0 if self._link.died.done() else _GRACE)
+            await self._open(_RESTART)
+            return lost
+
+        self._reopening = asyncio.ensure_future(work())
+        return await asyncio.shield(self._reopening)
+
+    async def _reopened(self) -> None:
+        """Wait for a restart whose caller has gone."""
+        if self._reopening is not None:
+            await asyncio.wait({self._reopening})
 
     def shutdown(self) -> Run[None]:
         """End the kernel and everything it left running; let go of one that is not ours.
@@ -359,6 +372,7 @@ class Kernel:
             self._running.cause = "interrupted"
             if self.owned and not self._link.died.done():
                 await self._link.interrupt()
+        await self._reopened()
         await self._link.close(grace=_GRACE)
 
     def variables(self) -> Run[tuple[Variable, ...]]:

@@ -14,6 +14,7 @@ import pathlib
 import sys
 from typing import Any
 
+import zmq
 from IPython.core.getipython import get_ipython
 
 MIME = "application/vnd.nbrefine+json"
@@ -27,6 +28,10 @@ def prepare(shell: Any) -> None:
     session = shell.kernel.session
     type(shell).ask_exit = _stay
     session.pack = _tolerant(session.pack)
+    thread = shell.kernel.iopub_thread
+    # Beyond 1000 waiting messages ZeroMQ drops output without a word when a busy host lets the
+    # controller's reader wait.  A socket belongs to its thread.
+    thread.schedule(lambda: thread.socket.set(zmq.SNDHWM, 0))
     shell.events.register("post_execute", lambda: _after_cell(shell))
     with contextlib.suppress(OSError, KeyError):
         # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is lost.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -352,7 +353,8 @@ class Kernel:
     async def _reopened(self) -> None:
         """Wait for a restart whose caller has gone."""
         if self._reopening is not None:
-            await asyncio.wait({self._reopening})
+            with contextlib.suppress(KernelError):
+                await asyncio.shield(self._reopening)
 
     def shutdown(self) -> Run[None]:
         """End the kernel and everything it left running; let go of one that is not ours.

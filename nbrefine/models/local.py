@@ -135,7 +135,8 @@ class LocalModel(Closing):
                 budget.check()
             if self._server is None:
                 self._server = await _Server.launch(self)
-                self._last_resort = weakref.finalize(self, self._server.kill)
+                self._last_resort = weakref.finalize(self, self._server.abandon)
+                self._last_resort.atexit = False  # the server sees that by itself
             server = self._server
             try:
                 client = await server.ready(self.start_timeout)
@@ -170,6 +171,7 @@ class _Server:
         self._log = log
         self._key = key
         self._timeout = timeout
+        self._owner = os.getpid()
         self._client: OpenAIModel | None = None
 
     @classmethod
@@ -229,17 +231,17 @@ class _Server:
             return False
         return True
 
-    def kill(self) -> None:
-        """End the process at once; it has nothing to save."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+    def abandon(self) -> None:
+        """Stop where the last reference went, on any thread; a forked copy owns nothing."""
+        if os.getpid() == self._owner:
+            Run(self.stop())
 
     async def stop(self) -> None:
-        """End the process and release all that is held for it."""
+        """End the process, which has nothing to save, and release all that is held for it."""
         if self._process.returncode is None:
-            self.kill()
             self.last_words = "stopped"
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
         code = await self._process.wait()
         self.last_words = self.last_words or self._obituary(code)
         self._log.close()

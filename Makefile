@@ -10,6 +10,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	&& { echo "$$name"; break; }; done)
 
 MODEL ?= local
+REPLIES := scripted:nbrefine/examples/penguins-replies.yaml
 JOBS ?= 2
 
 .PHONY: help demo test lint bench clean
@@ -21,9 +22,12 @@ help:
 	@echo 'make bench  set up, then measure speed and memory (an hour; see benchmarks/README.md)'
 	@echo 'make clean  remove the environment and all caches'
 
-# A model with its own replies (MODEL=scripted:FILE) or a server's has nothing to fetch.
+# Another MODEL than `local` has nothing to fetch: scripted:FILE, or a server's openai:NAME.
 demo: $(VENV)/.ready-demo
-	@case '$(MODEL)' in local*) $(BIN)/nbrefine models pull '$(MODEL)' ;; esac
+	@case '$(MODEL)' in local*) \
+		$(BIN)/nbrefine models pull '$(MODEL)' || { \
+		echo 'Without a model, "make demo MODEL=$(REPLIES)" plays recorded replies' >&2; \
+		exit 1; } ;; esac
 	@$(BIN)/nbrefine run nbrefine/examples/penguins.yaml --model '$(MODEL)' \
 		-o demo.ipynb --overwrite
 

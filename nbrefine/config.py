@@ -64,7 +64,7 @@ class RunConfig(BaseModel):
     code: str = ""
     """A first attempt, as code or one `.py` file; without it the model writes that too."""
     model: str = "local"
-    """Which model is asked, as `nbrefine models list` names them."""
+    """Which model is asked: `local`, `local:NAME`, `openai:NAME`, `scripted:FILE` …"""
     base_url: str | None = None
     """Where an OpenAI-compatible server answers."""
     kernel: str = "python3"
@@ -106,7 +106,8 @@ class RunConfig(BaseModel):
         given, lines = _read_yaml(path)
         own, given_too = _Located(given, path.parent), _Located(options or {}, Path())
         values = {"id": path.stem, **own.values, **given_too.values}
-        return cls._checked(values, own.data | given_too.data, where=str(path), lines=lines)
+        own_lines = {key: line for key, line in lines.items() if key not in given_too.values}
+        return cls._checked(values, own.data | given_too.data, where=str(path), lines=own_lines)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -271,7 +272,7 @@ def _explained(error: ValidationError, where: str, lines: Mapping[str, int]) -> 
     """Tell the first thing that is wrong in one line, with the line it stands in."""
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0])
-    place = f"{where}, line {lines[key]}: " if key in lines else f"{where}: " if where else ""
+    place = f"{where}, line {lines[key]}: " if key in lines else ""
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, RunConfig.model_fields, n=1)
         hint = (
@@ -279,6 +280,6 @@ def _explained(error: ValidationError, where: str, lines: Mapping[str, int]) -> 
         )
         return UsageError(f'{place}unknown key "{key}"', hint=hint)
     if first["type"] == "missing":
-        return UsageError(f'{place}the key "{key}" is missing', hint=_SEE_KEYS)
+        return UsageError(f'{where}: the key "{key}" is missing', hint=_SEE_KEYS)
     problem = first["msg"][0].lower() + first["msg"][1:]
     return UsageError(f"{place}{key}: {problem}, not {first['input']!r}", hint=_SEE_KEYS)

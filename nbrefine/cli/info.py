@@ -64,7 +64,11 @@ def pull_model(
     entry = weights.get(name.removeprefix("local:"))
     if (path := weights.find(entry)) is None:
         typer.echo(f"{entry.name}: {entry.license}, published as {entry.repo}", err=True)
-        path = download(entry.name, lambda progress: weights.pull(entry, progress=progress))
+        try:
+            path = download(entry.name, lambda progress: weights.pull(entry, progress=progress))
+        except KeyboardInterrupt:
+            typer.echo("Stopped; the same command goes on from here", err=True)
+            raise
     typer.echo(str(path))
 
 

@@ -125,16 +125,15 @@ def run(
 
 
 def summary(episode: Episode, record: Path) -> dict[str, Any]:
-    """Give the facts of an ended episode as plain JSON."""
+    """Give the facts of an episode as plain JSON; the best attempt's, where none was accepted."""
     told = (episode.accepted or (episode.best,))[-1]
+    tests = told.tests if told else None
     return {
         "solved": episode.solved,
         "verdict": episode.verdict,
         "stop": asdict(episode.stop) if episode.stop else None,
         "code": told.code if told else None,
-        "tests": {"passed": told.tests.passed, "total": told.tests.total}
-        if told and told.tests
-        else None,
+        "tests": {"passed": tests.passed, "total": tests.total} if tests else None,
         "tokens": {"input": episode.usage.input_tokens, "output": episode.usage.output_tokens},
         "seconds": round(episode.seconds, 3),
         "model": episode.model,
@@ -172,14 +171,14 @@ def _free_name(path: Path) -> Path:
 
 @contextmanager
 def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[EpisodeRun]:
-    """Start the episode, and leave with nothing of it running."""
+    """Start the episode; whatever happens then, it is stopped and its model released."""
     from nbrefine import history, loop, models, notebook
     from nbrefine._portal import Run
     from nbrefine.budget import Budget
 
     model = models.resolve(config.model, base_url=config.base_url, load=notebook.load)
     try:
-        yield loop.start(
+        episode_run = loop.start(
             config.to_task(),
             model=model,
             initial_code=config.code,
@@ -194,6 +193,10 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
             record=record,
             overwrite=overwrite,
         )
+        try:
+            yield episode_run
+        finally:
+            episode_run.stop()
     except NbrefineError as error:
         if error.episode is not None:
             typer.echo(f"The episode so far is in {record}", err=True)

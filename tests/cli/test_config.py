@@ -117,6 +117,12 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         RunConfig.load(tmp_path / "bytes.yaml")
 
 
+def test_a_wrong_option_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "task: x\nmax_turns: 3\n")
+    with pytest.raises(UsageError, match=r"^max_turns: input should be greater"):
+        RunConfig.load(path, options={"max_turns": 0})
+
+
 def test_wrong_options_are_told_by_name() -> None:
     with pytest.raises(UsageError, match=r"^temperature: input should be greater"):
         RunConfig.from_options({"task": "x", "temperature": -1.0})

@@ -66,10 +66,11 @@ def _summary(episode: Episode, name: str) -> Cell:
         ]
         for step, turns in steps.items()
     ]
+    title, prompt = wording.title(episode), episode.task.prompt
     parts = [
-        f"# {plain(wording.title(episode))}",
+        f"# {plain(title)}",
         f"**{plain(wording.verdict(episode), 600)}**",
-        fence(episode.task.prompt, lines=40),
+        fence(prompt, lines=40) if prompt.strip() != title else "",
         table(["Fact", "Value"], [[label, plain(fact)] for label, fact in wording.facts(episode)]),
         table(["Step", "Result", "Attempts", "Tests"], rows) if rows else "",
         _GUIDE,

@@ -88,6 +88,7 @@ class Recorder:
         self._name = Path(path).name
         self._overwrite = overwrite
         self._journal: Journal | None = None
+        self._trouble = UsageError("The recorder is not open", hint="Call begin() first")
         self._next_write = 0.0
         self.check()
 
@@ -127,13 +128,16 @@ class Recorder:
         ------
         RecordError: it cannot be written.
         """
-        self._journal = Journal(journal.path_of(self._real))
         try:
+            self._journal = Journal(journal.path_of(self._real))
             files.sweep(self._real)
             self._journal.append(episode)
             self._write(episode)
-        except RecordError:
-            self._journal.remove()
+        except RecordError as error:
+            self._trouble = error
+            if self._journal is not None:
+                self._journal.remove()
+                self._journal = None
             raise
 
     def turn(self, episode: Episode) -> None:
@@ -142,6 +146,7 @@ class Recorder:
         Raises
         ------
         RecordError: the journal cannot be written; the next call tries these turns again.
+        UsageError: `begin` was not called, or `end` was.
         """
         self._open().append(episode)
         if time.monotonic() >= self._next_write:
@@ -173,7 +178,7 @@ class Recorder:
 
     def _open(self) -> Journal:
         if self._journal is None:
-            raise UsageError("The recorder is not open", hint="Call begin() first")
+            raise self._trouble
         return self._journal
 
     def _write(self, episode: Episode) -> None:

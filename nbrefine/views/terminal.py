@@ -72,9 +72,10 @@ def _header(episode: Episode) -> list[RenderableType]:
     facts = Table.grid(padding=(0, 2))
     for label, fact in wording.facts(episode):
         facts.add_row(label, _line(fact))
+    title, prompt = wording.title(episode), episode.task.prompt
     return [
-        _rule(wording.title(episode)),
-        _block(episode.task.prompt, lines=30),
+        _rule(title),
+        *([_block(prompt, lines=30)] if prompt.strip() != title else []),
         _line(wording.verdict(episode), "bold"),
         facts,
     ]
@@ -125,8 +126,8 @@ def _outcome(turn: Turn) -> list[RenderableType]:
 
 def _case(case: CaseResult) -> str:
     told = [one_line(case.expression)]
-    if case.got or case.expected:
-        told.append(f"got {one_line(case.got)}, expected {one_line(case.expected)}")
+    told.append(f"got {one_line(case.got)}" if case.got else "")
+    told.append(f"expected {one_line(case.expected)}" if case.expected else "")
     told.append(one_line(case.message))
     details = "; ".join(filter(None, told))
     return f"{case.name} {wording.STATUS[case.status]}{': ' if details else ''}{details}"

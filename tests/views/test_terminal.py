@@ -72,7 +72,7 @@ def test_a_failing_test_is_told_with_what_it_saw(repaired: Episode) -> None:
     cases = (CaseResult("test_1", "failed", "mean == 4", "3.5", "4", "off by a half"),)
     turn = replace(repaired.turns[0], tests=TestReport(cases))
     text = _words(replace(repaired, turns=(turn,)))
-    assert "test_1 fail: mean == 4; got 3.5, expected 4; off by a half" in text
+    assert "test_1 fail: mean == 4; got 3.5; expected 4; off by a half" in text
 
 
 def test_what_was_cut_noted_or_never_run_is_told(repaired: Episode) -> None:

@@ -36,13 +36,13 @@ def build(episode: Episode, name: str) -> list[Cell]:
     name: the notebook's file name, for the line that shows it in a terminal.
     """
     cells = [_summary(episode, name), *_parameters(episode), *_setup(episode)]
-    ids = dict(zip(map(id, episode.turns), turn_ids(episode), strict=True))
+    named = list(zip(episode.turns, turn_ids(episode), strict=True))
     for step, turns in wording.by_step(episode).items():
+        mine = [(turn, cell_id) for turn, cell_id in named if turn.step == step]
         cells.append(_plan(step, turns))
-        rejected = [turn for turn in turns if not turn.accepted]
-        cells += (_rejected(turn, len(turns), ids[id(turn)]) for turn in rejected)
+        cells += (_rejected(turn, len(turns), own) for turn, own in mine if not turn.accepted)
         cells += _difference(step, turns)
-        cells += (_accepted(turn, ids[id(turn)]) for turn in turns if turn.accepted)
+        cells += (_accepted(turn, own) for turn, own in mine if turn.accepted)
     return [*cells, *_tests(episode), _final(episode)]
 
 

@@ -146,12 +146,13 @@ def test_a_reply_without_code_is_a_turn_of_its_own(repaired: Episode) -> None:
     assert "Nothing was run." in source
 
 
-def test_two_turns_that_call_themselves_the_same_attempt_have_their_own_cells(
+def test_turns_that_call_themselves_the_same_attempt_have_their_own_cells(
     repaired: Episode,
 ) -> None:
     first, second = repaired.turns
-    cells = _cells(replace(repaired, turns=(first, replace(second, attempt=1))))
-    assert {"s01-a01", "s01-a01-t2"} <= cells.keys()
+    turns = (first, first, replace(second, attempt=1))
+    cells = _cells(replace(repaired, turns=turns))
+    assert {"s01-a01", "s01-a01-t2", "s01-a01-t3"} <= cells.keys()
 
 
 def test_every_step_has_its_heading_and_the_summary_links_to_it(repaired: Episode) -> None:

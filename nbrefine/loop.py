@@ -325,6 +325,8 @@ class Refiner:
             await loop.run_in_executor(self._scribe, write, self._recorder, self.episode)
 
     async def _release(self) -> None:
+        if self._recorder is not None:
+            await asyncio.get_running_loop().run_in_executor(self._scribe, self._recorder.close)
         self._scribe.shutdown(wait=False)
         await self._env.aclose()
         if self._close_model:

@@ -149,7 +149,7 @@ class NotebookEnvironment(Environment):
             task=task,
             id=options.get("episode_id") or uuid4().hex,
             created=utc_now(),
-            kernel=self._session.kernel.info,
+            kernel=await self._session.described(),
             seed=seed,
             setup=setup,
             version=__version__,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from nbrefine.errors import InvalidTaskError, KernelDeadError
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.namespace import Variable
+from nbrefine.kernel.packages import packages
 from nbrefine.outputs import CellResult
 from nbrefine.rewards.tests import run_tests
-from nbrefine.values import Isolation, Task, TestReport, Turn
+from nbrefine.values import Isolation, KernelInfo, Task, TestReport, Turn
 
 IsolationPolicy = Literal["auto", "none"]
 
@@ -41,6 +43,10 @@ class Session:
     @property
     def language(self) -> str:
         return self.kernel.info.language
+
+    async def described(self) -> KernelInfo:
+        """Tell which kernel it is and which packages it has."""
+        return replace(self.kernel.info, packages=await packages(self.kernel))
 
     async def setup(self, source: str) -> CellResult | None:
         """Run the setup cell, where there is one.

@@ -23,7 +23,17 @@ from nbrefine.outputs import CellResult
 if TYPE_CHECKING:
     from nbrefine.kernel.live import Kernel
 
-_MODULES = ("link", "guard", "listing", "cases", "rewrite", "record", "surroundings", "trial")
+_MODULES = (
+    "link",
+    "guard",
+    "listing",
+    "cases",
+    "rewrite",
+    "record",
+    "surroundings",
+    "trial",
+    "packages",
+)
 """In the order of their imports of each other."""
 
 _SYS = (
@@ -111,21 +121,26 @@ async def ask(
     timeout: float | None = 30.0,  # noqa: ASYNC109  the kernel keeps the time
     on_message: Callable[[Any], None] | None = None,
 ) -> Any:
-    """Give the value of a call; see `call`.
+    """Give the value of a call; raises what `call` and `value_of` do."""
+    return value_of(
+        await call(kernel, module, function, *args, timeout=timeout, on_message=on_message)
+    )
+
+
+def value_of(answer: Answer) -> Any:
+    """Give the value an answer holds.
 
     Raises
     ------
-    KernelDeadError: the kernel had ended, or ended meanwhile.
+    KernelDeadError: the kernel ended meanwhile.
     KernelError: the call did not come to its end, or raised.
     """
-    answer = await call(kernel, module, function, *args, timeout=timeout, on_message=on_message)
     if answer.answered and not answer.raised:
         return answer.value
-    what = f"{module}.{function} inside the kernel"
     if answer.result.death is not None:
-        raise KernelDeadError(f"{what} got no answer: {answer.result.death}")
+        raise KernelDeadError(f"A call into the kernel got no answer: {answer.result.death}")
     why = answer.raised or str(answer.result.error or answer.result.status)
-    raise KernelError(f"{what} failed: {why}", hint="Restart the kernel")
+    raise KernelError(f"A call into the kernel failed: {why}", hint="Restart the kernel")
 
 
 async def _execute(

@@ -1,0 +1,20 @@
+"""Which packages a kernel has, so that a replay can say what has changed since."""
+
+from __future__ import annotations
+
+from nbrefine.kernel.helper import ask
+from nbrefine.kernel.live import Kernel
+
+
+async def packages(kernel: Kernel) -> dict[str, str]:
+    """Give the installed distributions, name -> version; {} for kernels of other languages.
+
+    Raises
+    ------
+    KernelDeadError: the kernel had ended, or ended meanwhile.
+    KernelError: it did not answer in time.
+    """
+    if kernel.info.language != "python":
+        return {}
+    found: dict[str, str] = await ask(kernel, "packages", "installed")
+    return found

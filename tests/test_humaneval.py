@@ -1,0 +1,65 @@
+"""Whole benchmarks through the loop: right answers are solved, known bugs are not.
+
+The programs are the data sets' own (HumanEval, HumanEvalPack); the expected verdicts are what
+their authors published: every reference solution passes, every buggy solution fails.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbrefine.loop import refine
+from nbrefine.values import Task
+
+SHARDS = 10
+"""Parts that the rows are dealt out to, so that workers share them evenly."""
+
+
+def rows(path: Path, shard: int) -> list[dict[str, Any]]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines[shard::SHARDS]]
+
+
+def fenced(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_reference_solution_of_humaneval_is_solved(shared_data: Path, shard: int) -> None:
+    for row in rows(shared_data / "humaneval" / "test.jsonl", shard):
+        task = Task(
+            row["prompt"], id=row["task_id"], tests=row["test"], entry_point=row["entry_point"]
+        )
+        episode = refine(task, model=[fenced(row["prompt"] + row["canonical_solution"])])
+        assert episode.solved, f"{task.id}: {episode.turns[-1].feedback}"
+        assert len(episode.turns) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_known_bug_ends_unsolved_with_its_failing_tests_named(
+    shared_data: Path, shard: int
+) -> None:
+    for row in rows(shared_data / "humanevalpack" / "python" / "test.jsonl", shard):
+        task = Task(
+            row["instruction"],
+            id=row["task_id"],
+            tests="\n".join((row["import"], row["test_setup"], row["test"])),
+            entry_point=row["entry_point"],
+        )
+        code = fenced(row["declaration"] + row["buggy_solution"])
+        episode = refine(task, model=[code], max_turns=1, test_timeout=2.0)
+        turn = episode.turns[0]
+        assert not episode.solved, task.id
+        assert turn.tests is not None
+        failing = [case.name for case in turn.tests.cases if not case.passed]
+        assert failing, task.id
+        missing = [name for name in failing if name not in turn.feedback]
+        assert not missing, f"{task.id}: {missing} not named"

@@ -68,20 +68,19 @@ def describe(variables: Sequence[Variable], *, limit: int = 1200) -> str:
         if named:
             lines.append((title, f"{title}: {', '.join(named)}"))
     kept: list[str] = []
-    left: list[str] = []
     room = limit
-    for index, (name, line) in enumerate(lines):
+    for index, (_, line) in enumerate(lines):
         fair = max(room // 2, 120) if index < len(lines) - 1 else room
         shown = _shortened(line, fair)
-        if left or len(shown) + 1 > room:
-            left.append(name)
-        else:
-            kept.append(shown)
-            room -= len(shown) + 1
-    kept = _with_rows(kept, data, room)
-    if left:
-        kept.append(f"not shown: {_counted(left, 10)}")
-    return "\n".join(kept)
+        if len(shown) + 1 > room:
+            break
+        kept.append(shown)
+        room -= len(shown) + 1
+    note = _left_out([name for name, _ in lines[len(kept) :]])
+    while kept and len(note) > room:
+        room += len(kept.pop()) + 1
+        note = _left_out([name for name, _ in lines[len(kept) :]])
+    return "\n".join([*_with_rows(kept, data, room - len(note)), *([note] if note else [])])
 
 
 def _rank(variable: Variable) -> int:
@@ -131,12 +130,14 @@ def _with_rows(lines: list[str], data: Iterable[Variable], room: int) -> list[st
     for line in lines:
         told.append(line)
         extra = next((text for start, text in rows.items() if line.startswith(start)), "")
-        if extra and len(extra) + 1 <= room:
+        if extra and len(extra) < room:
             told.append(extra)
             room -= len(extra) + 1
     return told
 
 
-def _counted(names: Sequence[str], limit: int) -> str:
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+def _left_out(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"not shown: {', '.join(names[:5])}{more}"

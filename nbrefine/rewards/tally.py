@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,12 +29,9 @@ class Tally:
     plan: Plan
     timeout: float
     max_timeouts: int
-    unit: int = 0
-    """The unit at work, or else the next."""
     problem: str = ""
     known: dict[int, CaseResult] = field(default_factory=dict)
     _begun: set[int] = field(default_factory=set)
-    _since: float = field(default_factory=time.monotonic)
     _timeouts: int = 0
     _printed: str = ""
 
@@ -46,39 +42,38 @@ class Tally:
 
     @property
     def finished(self) -> bool:
-        """Whether no unit is left that could tell anything new."""
-        return len(self.known) == len(self.plan.cases) or self.unit >= len(self.plan.units)
+        return len(self.known) == len(self.plan.cases)
 
     def hear(self, message: dict[str, Any]) -> None:
-        """Take in what the kernel says of a case or of a unit's end as it happens."""
+        """Take in what the kernel says of a case as it happens."""
         if "begin" in message:
             self._begun.add(message["begin"])
-        elif "unit" in message:
-            self._settle(message["raised"])
         else:
             self._know(message.pop("case"), **message)
 
-    def end(self, answer: Answer) -> None:
-        """Take in how a call has ended that ran units, and settle the one it ended in."""
+    def settle(self, unit: int, answer: Answer) -> None:
+        """Settle the cases of a unit that has ended, and all others if nothing can follow it."""
         result = answer.result
         for output in result.outputs:
             if isinstance(output, Stream):
                 self._printed += output.text
+        here = self.plan.of(unit)
         ending = self._ending(answer)
-        hasty = result.status == "timeout" and time.monotonic() - self._since < self.timeout
-        if ending is not None and (not hasty or result.death is not None):
-            # Else the unit that took too long had ended just before its interrupt came, which
-            # hit the next one; that is run again.
-            self._settle(ending)
+        if ending is not None:
+            self._blame(here or range(len(self.plan.cases)), ending)
+        for case in here:
+            if case not in self.known:
+                message = "" if case in self._begun else "never reached"
+                self._know(case, status="passed", message=message)
+        self._timeouts += result.status == "timeout"
         if result.death is not None:
             self.stop(str(result.death))
+        elif "SIGKILL" in result.rungs:
+            self.stop("the kernel gave way to no interrupt and was killed")
         elif result.status == "interrupted":
             self.stop("the tests were interrupted")
-        elif result.status == "timeout" and not hasty:
-            self._timeouts += 1
-            if self._timeouts >= self.max_timeouts and not self.finished:
-                self.stop(f"{self._timeouts} tests ran too long")
-        self._since = time.monotonic()
+        elif self._timeouts >= self.max_timeouts and not self.finished:
+            self.stop(f"{self._timeouts} tests ran too long")
 
     def fail(self, message: str) -> None:
         """Note that no test can run, and why."""
@@ -107,30 +102,16 @@ class Tally:
         """Tell how a unit ended that did not come to its end, as the fields of a result."""
         result = answer.result
         if result.status == "timeout":
-            told = f"ran over {self.timeout:g} s"
-            if result.death is not None:
-                told += f" and gave way to no interrupt, so {result.death}"
-            return {"status": "timeout", "message": told}
+            return {"status": "timeout", "message": f"ran over {self.timeout:g} s"}
         if result.death is not None:
             return {"status": "error", "message": str(result.death)}
         if result.status == "interrupted":
             return {"status": "not-run", "message": "interrupted"}
         if answer.answered and not answer.raised:
-            return None
+            raised: dict[str, Any] | None = answer.value["raised"]
+            return raised
         message = answer.raised or str(result.error or "the kernel gave no answer")
         return {"status": "error", "message": message}
-
-    def _settle(self, ending: dict[str, Any] | None) -> None:
-        """Settle the cases of the unit at work, and all others where nothing can follow it."""
-        here = self.plan.of(self.unit) if self.unit < len(self.plan.units) else []
-        if ending is not None:
-            self._blame(here or range(len(self.plan.cases)), ending)
-        for case in here:
-            if case not in self.known:
-                message = "" if case in self._begun else "never reached"
-                self._know(case, status="passed", message=message)
-        self.unit += 1
-        self._since = time.monotonic()
 
     def _blame(self, cases: Sequence[int], ending: dict[str, Any]) -> None:
         """Put an ending on the cases that were at work, or else on the next one."""

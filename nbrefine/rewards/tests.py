@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from nbrefine._portal import Run
 from nbrefine.errors import InvalidTaskError, KernelDeadError, KernelError
-from nbrefine.kernel.helper import ask, call
-from nbrefine.kernel.inside.cases import SHARE, Plan, plan
+from nbrefine.kernel.helper import ask, call, value_of
+from nbrefine.kernel.inside.cases import Plan, plan
 from nbrefine.rewards.cell import cell
 from nbrefine.rewards.tally import Tally
 from nbrefine.values import CaseResult, RewardType, Signal, TestReport
@@ -84,12 +84,16 @@ async def _run_tests(kernel: Kernel, tests: str, entry_point: str, tally: Tally)
         return TestReport(problem=NONE_FOUND)
     started = time.monotonic()
     token = secrets.token_hex(8)
-    problem = await ask(kernel, "trial", "load", token, tests, entry_point, timeout=_LOAD)
-    if problem:
+    loaded = await call(kernel, "trial", "load", token, tests, entry_point, timeout=_LOAD)
+    if loaded.result.status == "interrupted":
+        tally.stop("the tests were interrupted")
+    elif problem := value_of(loaded):
         tally.fail(problem)
     try:
-        while not tally.finished:
-            await _advance(kernel, token, tally)
+        for unit in range(len(tally.plan.units)):
+            if tally.finished:
+                break
+            await _run_unit(kernel, token, unit, tally)
     finally:
         if kernel.alive:
             with suppress(KernelError):
@@ -97,9 +101,8 @@ async def _run_tests(kernel: Kernel, tests: str, entry_point: str, tally: Tally)
     return tally.report(time.monotonic() - started)
 
 
-async def _advance(kernel: Kernel, token: str, tally: Tally) -> None:
-    """Run as many units as one call does."""
-    first = tally.unit
+async def _run_unit(kernel: Kernel, token: str, unit: int, tally: Tally) -> None:
+    """Run one unit in a call of its own: what it says is lost with a process that crashes."""
     try:
         for function in ("run", "run_async"):
             answer = await call(
@@ -107,17 +110,17 @@ async def _advance(kernel: Kernel, token: str, tally: Tally) -> None:
                 "trial",
                 function,
                 token,
-                first,
-                timeout=tally.timeout + SHARE,
+                unit,
+                timeout=tally.timeout,
                 on_message=tally.hear,
                 awaits=function == "run_async",
             )
-            if answer.value != first:
+            if answer.value != {"awaits": True}:
                 break
     except KernelDeadError as error:  # something a test left behind ended it in between
         tally.stop(error.message)
     else:
-        tally.end(answer)
+        tally.settle(unit, answer)
 
 
 def _plan(source: str, entry_point: str) -> Plan:

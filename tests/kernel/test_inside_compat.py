@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import nbrefine.kernel.inside as inside
+from nbrefine.kernel import inside
 
 FILES = sorted(Path(inside.__file__).parent.glob("*.py"))
 ALLOWED = sys.stdlib_module_names | {"IPython", "ipykernel"}
@@ -22,7 +22,7 @@ def test_it_is_written_in_the_grammar_of_python_3_9(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_it_imports_the_standard_library_and_ipykernel_only(file: Path) -> None:
-    roots = set()
+    roots: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             roots.update(alias.name.split(".")[0] for alias in node.names)

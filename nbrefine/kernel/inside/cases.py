@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 FILENAME = "<tests>"
 
-SHARE = 0.5
-"""Seconds after which a call begins no further unit, so that each has a clock of its own."""
-
 FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*FunctionNode, ast.ClassDef, ast.Lambda)
 _RAISES = {"raises", "warns", "assertRaises", "assertRaisesRegex", "assertWarns"}

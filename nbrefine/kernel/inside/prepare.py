@@ -20,6 +20,7 @@ from IPython.core.getipython import get_ipython
 MIME = "application/vnd.nbrefine+json"
 NONCE = globals().get("NONCE", "")
 
+_LAST: list[Any] = [""]
 _ESSENTIAL = {"stdout": sys.stdout, "stderr": sys.stderr}
 
 
@@ -33,6 +34,7 @@ def prepare(shell: Any) -> None:
     # controller's reader wait.  A socket belongs to its thread.
     thread.schedule(lambda: thread.socket.set(zmq.SNDHWM, 0))
     shell.events.register("post_execute", lambda: _after_cell(shell))
+    shell.events.register("post_run_cell", lambda result: _keep_last(shell, result))
     with contextlib.suppress(OSError, KeyError):
         # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is lost.
         path = pathlib.Path(os.environ["NBREFINE_KERNEL"], "crash")
@@ -74,6 +76,14 @@ def _after_cell(shell: Any) -> None:
     # IPython keeps a copy of all that was ever printed.
     with contextlib.suppress(AttributeError):
         shell.history_manager.outputs.clear()
+
+
+def _keep_last(shell: Any, result: Any) -> None:
+    """Let `_` be the last value shown; without a cache of values IPython leaves it empty."""
+    namespace = shell.user_ns
+    value = getattr(result, "result", None)
+    if value is not None and result.info.store_history and namespace.get("_") is _LAST[0]:
+        namespace["_"] = _LAST[0] = value
 
 
 def _opened(kernel: Any, name: str) -> Any:

@@ -15,12 +15,11 @@ import itertools
 import linecache
 import types
 from collections.abc import Callable, Container, Iterator
-from time import monotonic
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from .cases import FILENAME, SHARE, Call, FunctionNode, plan
+from .cases import FILENAME, Call, FunctionNode, plan
 from .link import Emit
 from .record import THROUGH, Recorder
 from .rewrite import RECORDER, needs_await, program
@@ -39,32 +38,28 @@ def load(emit: Emit, token: str, source: str, entry_point: str) -> str:
     return trial.problem
 
 
-def run(emit: Emit, token: str, first: int) -> int:
-    """Run units from `first` on, for `SHARE` seconds or until one must be awaited.
+def run(emit: Emit, token: str, index: int) -> dict[str, Any]:
+    """Run one unit.
 
-    Cases are told as they begin, hold or fail, and units as they end: `{"begin": case}`,
-    `{"case": case, "status": …}`, `{"unit": index, "raised": …}`. Gives the next unit to run;
-    if that is `first`, only `run_async` will do.
+    Its cases are told as they begin, hold or fail: `{"begin": case}`, `{"case": case, …}`. Gives
+    `{"awaits": True}` where nothing was done, because only `run_async` will do, and otherwise
+    `{"raised": …}`, what was raised outside of the cases, None if nothing.
     """
     trial = _trials[token]
-    ends = monotonic() + SHARE
-    for index in range(first, len(trial.plan.units)):
-        if trial.needs_await(index) or (index > first and monotonic() > ends):
-            return index
-        work = trial.run_unit(emit, index, awaits=False)
-        try:
-            work.send(None)  # it has nothing to wait for, so it ends here and now
-        except StopIteration:
-            continue
-        work.close()
-        return index
-    return len(trial.plan.units)
+    if trial.needs_await(index):
+        return {"awaits": True}
+    work = trial.run_unit(emit, index, awaits=False)
+    try:
+        work.send(None)  # it has nothing to wait for, so it ends here and now
+    except StopIteration as ended:
+        return {"raised": ended.value}
+    work.close()
+    return {"awaits": True}
 
 
-async def run_async(emit: Emit, token: str, index: int) -> int:
-    """Run one unit as a coroutine on the kernel's own loop, and give the next."""
-    await _trials[token].run_unit(emit, index, awaits=True)
-    return index + 1
+async def run_async(emit: Emit, token: str, index: int) -> dict[str, Any]:
+    """Run one unit as a coroutine on the kernel's own loop."""
+    return {"raised": await _trials[token].run_unit(emit, index, awaits=True)}
 
 
 def close(emit: Emit, token: str) -> None:
@@ -123,11 +118,10 @@ class Trial:
             if isinstance(inner, ast.Name)
         )
 
-    async def run_unit(self, emit: Emit, index: int, *, awaits: bool) -> None:
-        """Run a unit and tell what it raised outside of its cases, None if nothing."""
+    async def run_unit(self, emit: Emit, index: int, *, awaits: bool) -> dict[str, str] | None:
+        """Run a unit and give what it raised outside of its cases."""
         unit = self.plan.units[index]
         self.recorder.emit = emit
-        raised = None
         with self.surroundings:
             try:
                 if isinstance(unit, Call):
@@ -140,10 +134,10 @@ class Trial:
             except THROUGH:
                 raise
             except BaseException as error:  # noqa: BLE001  SystemExit and pytest's outcomes too
-                raised = self.recorder.told(error)
+                return self.recorder.told(error)
             finally:
                 self.recorder.forget()
-        emit({"unit": index, "raised": raised})
+        return None
 
     def _calls(self, unit: Call) -> Iterator[Callable[[], Any]]:
         """Give the calls a test function makes: one, or one for each row of its parameters."""

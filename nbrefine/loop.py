@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -325,12 +326,15 @@ class Refiner:
             await loop.run_in_executor(self._scribe, write, self._recorder, self.episode)
 
     async def _release(self) -> None:
-        if self._recorder is not None:
-            await asyncio.get_running_loop().run_in_executor(self._scribe, self._recorder.close)
-        self._scribe.shutdown(wait=False)
-        await self._env.aclose()
-        if self._close_model:
-            await self._model.aclose()
+        """Close record, kernel and model, in this order, each whatever the others do."""
+        async with AsyncExitStack() as stack:
+            if self._close_model:
+                stack.push_async_callback(self._model.aclose)
+            stack.push_async_callback(self._env.aclose)
+            stack.callback(self._scribe.shutdown, wait=False)
+            if self._recorder is not None:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._scribe, self._recorder.close)
 
 
 def _stop_for(trouble: Exception) -> Stop:

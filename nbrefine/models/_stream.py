@@ -69,16 +69,16 @@ class Draft:
 
     def _take(self, part: Any) -> str:
         """Take in a chunk, or a whole reply; servers leave out fields at will."""
-        if part.usage:
-            self.usage = _usage(part.usage)
-        self._model = part.model or self._model
+        if (counted := getattr(part, "usage", None)) is not None:
+            self.usage = _usage(counted)
+        self._model = getattr(part, "model", None) or self._model
         pieces = []
         for choice in part.choices or ():
-            said = getattr(choice, "delta", None) or choice.message
+            said = getattr(choice, "delta", None) or getattr(choice, "message", None)
             thought = getattr(said, "reasoning_content", None) or getattr(said, "reasoning", None)
             self._reasoning.append(thought or "")
-            pieces.append((said.content or "") + (getattr(said, "refusal", None) or ""))
-            self.finish = choice.finish_reason or self.finish
+            pieces += [getattr(said, name, None) or "" for name in ("content", "refusal")]
+            self.finish = getattr(choice, "finish_reason", None) or self.finish
         piece = "".join(pieces)
         self._text.append(piece)
         return clean_text(piece)

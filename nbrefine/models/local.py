@@ -178,13 +178,17 @@ class _Server:
     async def launch(cls, model: LocalModel) -> _Server:
         """Start the process; it goes on to load the weights."""
         log = tempfile.TemporaryFile()  # noqa: SIM115 - `stop` closes it
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(SERVER)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,  # a person's Ctrl-C is for the controller alone
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", str(SERVER)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # a person's Ctrl-C is for the controller alone
+            )
+        except BaseException:
+            log.close()
+            raise
         key = secrets.token_hex(16)
         settings = {
             "model": str(model.path),
@@ -217,7 +221,7 @@ class _Server:
                 base_url=f"{address}/v1",
                 api_key=self._key,
                 timeout=self._timeout,
-                retries=0,
+                retries=1,  # seen once: a busy server closes the kept connection as a call comes
                 extra={"cache_prompt": False},
             )
         return self._client
@@ -249,14 +253,15 @@ class _Server:
             await self._client.aclose()
 
     def _obituary(self, code: int) -> str:
-        """How the process ended, with the first error it told, or else its last line."""
+        """How the process ended, with the first error of loading, or else its last line."""
         if code == -signal.SIGKILL:
             return "SIGKILL"
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         errors = [told for line in lines if (told := line.partition(" E ")[2])]
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return ": ".join([how, *(errors[:1] or lines[-1:])])
+        loading = self._client is None
+        return ": ".join([how, *((errors[:1] if loading else []) or lines[-1:])])
 
 
 def _weights(model: str | Path | None) -> Path:

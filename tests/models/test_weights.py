@@ -280,7 +280,7 @@ def test_a_cache_that_cannot_be_written_is_told(
 
 def test_the_catalogue_holds_together() -> None:
     entries = weights.catalog()
-    # Of the publishers' own files, as their hub pages give them.
+    # Of the published files, as other public projects pin them too.
     assert {entry.name: entry.sha256[:16] for entry in entries} == {
         "qwen2.5-coder-1.5b": "cc324af070c2ecbf",
         "qwen2.5-coder-0.5b": "1d9614638d18024d",

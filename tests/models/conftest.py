@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -12,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from nbrefine.models.openai import OpenAIModel
+
 Script = Callable[["Exchange"], None]
+Make = Callable[..., OpenAIModel]
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,9 @@ class Exchange(BaseHTTPRequestHandler):
         self.wfile.write(f"data: {data}\n\n".encode())
         self.wfile.flush()
 
+    def say(self, text: str) -> None:
+        self.event(chunk({"content": text}))
+
     def end(self, reason: str = "stop", usage: dict[str, Any] | None = None) -> None:
         self.event(chunk({}, finish=reason))
         if usage is not None:
@@ -102,6 +109,7 @@ class LoopbackServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Exchange)
         self.script: list[Script] = []
         self.requests: list[Request] = []
+        self.key = "sk-test-0123456789abcdefghij"
         self.models = ["served", "other"]
         self._open = 0
         self._changed = threading.Condition()
@@ -134,7 +142,7 @@ class LoopbackServer(ThreadingHTTPServer):
         def play(exchange: Exchange) -> None:
             exchange.start_stream()
             for piece in pieces:
-                exchange.event(chunk({"content": piece}))
+                exchange.say(piece)
             exchange.end(finish, usage)
 
         return play
@@ -169,6 +177,21 @@ def server() -> Iterator[LoopbackServer]:
         yield running
         running.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def make(server: LoopbackServer) -> Iterator[Make]:
+    """Makes models on the server, and closes them."""
+    made: list[OpenAIModel] = []
+
+    def build(model: str = "served", **options: Any) -> OpenAIModel:
+        options = {"base_url": server.url, "api_key": server.key, "backoff": 0.01, **options}
+        made.append(OpenAIModel(model, **options))
+        return made[-1]
+
+    yield build
+    for model in made:
+        asyncio.run(model.aclose())
 
 
 @pytest.fixture

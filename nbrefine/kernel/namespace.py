@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nbrefine.kernel.helper import ask
 
@@ -31,6 +31,8 @@ class Variable:
     """The value in short, a table's first two rows, or a function's parameters."""
     detail: str = ""
     """A table's columns, a dict's keys, an array's dtype, the types in a list."""
+    keys: tuple[str, ...] = ()
+    """The columns of a table or the keys of a dict that are text, as they are; the first 200."""
 
 
 async def variables(kernel: Kernel) -> tuple[Variable, ...]:
@@ -47,10 +49,13 @@ async def variables(kernel: Kernel) -> tuple[Variable, ...]:
     if kernel.info.language != "python":
         return ()
     listed = await ask(kernel, "listing", "variables", timeout=TIMEOUT)
-    return tuple(
-        Variable(**{**told, "shape": None if told["shape"] is None else tuple(told["shape"])})
-        for told in listed
-    )
+    return tuple(_variable(told) for told in listed)
+
+
+def _variable(told: dict[str, Any]) -> Variable:
+    shape = told.pop("shape")
+    keys = tuple(told.pop("keys"))
+    return Variable(**told, shape=None if shape is None else tuple(shape), keys=keys)
 
 
 def describe(variables: Sequence[Variable], *, limit: int = 1200) -> str:

@@ -73,5 +73,12 @@ def test_a_time_limit_ends_a_loop_and_leaves_no_alarm() -> None:
             pass
 
 
+def test_addresses_are_left_out_because_a_replay_has_others() -> None:
+    class Plain: ...
+
+    assert show(Plain()).endswith("<locals>.Plain object>")
+    assert show([len, "at 0x12"]) == "[<built-in function len>, 'at 0x12']"
+
+
 def test_lone_surrogates_are_escaped() -> None:
     assert clean("a\ud800b") == "a\\ud800b"

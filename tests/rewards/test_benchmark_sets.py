@@ -14,8 +14,9 @@ from nbrefine.kernel import Kernel
 from nbrefine.rewards.tests import parse_tests, run_tests, signal
 from nbrefine.values import TestReport
 
-HANGING = {"Python/10", "Python/76", "Python/156"}
-"""Bugs that are endless loops, as the data's own README says: three by time-out."""
+HANGING = {"Python/10", "Python/76", "Python/156", "Python/160"}
+"""Bugs that run without end. The data's README counts three, and stops at a task's first failure;
+the loop of Python/76 comes after one."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def tested(
+def outcome(
     kernel: Kernel, cells: list[str], tests: str, entry_point: str = "", seconds: float = 30.0
 ) -> TestReport:
     kernel.run("%reset -f").result()
@@ -48,7 +49,7 @@ def test_all_164_solutions_of_humaneval_pass_every_assert(
     for task in tasks:
         asserts = sum(isinstance(n, ast.Assert) for n in ast.walk(ast.parse(task["test"])))
         cells = [task["prompt"] + task["canonical_solution"]]
-        report = tested(kernel, cells, task["test"], task["entry_point"])
+        report = outcome(kernel, cells, task["test"], task["entry_point"])
         assert report.solved, f"{task['task_id']}: {signal(report).feedback}"
         assert report.total == asserts, task["task_id"]
 
@@ -64,7 +65,7 @@ def test_all_98_bugs_of_humanevalpack_fail_with_a_named_test(
     for task in tasks:
         cells = [task["import"] + task["test_setup"] + task["declaration"] + task["buggy_solution"]]
         seconds = 1.0 if task["task_id"] in HANGING else 10.0
-        report = tested(kernel, cells, task["test"], task["entry_point"], seconds)
+        report = outcome(kernel, cells, task["test"], task["entry_point"], seconds)
         failures = [case for case in report.cases if case.status in ("failed", "error", "timeout")]
         assert failures, task["task_id"]
         assert all(case.name.startswith("check[") and case.expression for case in failures)
@@ -77,7 +78,7 @@ def test_a_sample_of_mbpp_passes_assert_by_assert(kernel: Kernel, shared_data: P
     tasks = rows(shared_data / "mbpp" / "full" / "test.jsonl")[::25]
     for task in tasks:
         tests = "\n".join(task["test_list"])
-        report = tested(kernel, [task["code"], task["test_setup_code"]], tests)
+        report = outcome(kernel, [task["code"], task["test_setup_code"]], tests)
         assert report.solved, f"{task['task_id']}: {signal(report).feedback}"
         assert report.total == len(task["test_list"])
 

@@ -7,6 +7,7 @@ other `__repr__` runs under an alarm. What was left out is told with its count.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 SECONDS = 0.5
 """How long one `__repr__` may take."""
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
 
 
@@ -119,10 +121,14 @@ def _container(value: Any, room: int, depth: int) -> str:
 
 
 def _foreign(value: Any) -> str:
-    """Give the repr of a class that is not built in; of long pandas objects, their head only."""
+    """Give the repr of a class that is not built in; of long pandas objects, their head only.
+
+    Addresses go: they tell nothing, and differ whenever the same cells run again.
+    """
     if is_from(value, "pandas", "DataFrame", "Series") and len(value) > 20:
         return f"{value.head(10)!r}\n… {len(value) - 10:,} more rows"
-    return "".join([repr(value)])  # an exact str, whatever __repr__ gave
+    text = "".join([repr(value)])  # an exact str, whatever __repr__ gave
+    return _ADDRESS.sub("", text)
 
 
 def is_from(value: Any, package: str, *names: str) -> bool:

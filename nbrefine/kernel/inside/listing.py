@@ -20,6 +20,8 @@ TOTAL_SECONDS = 3.0
 """After this, the remaining variables get their name and type only."""
 COLUMNS = 40
 """Columns of a table that are told one by one."""
+KEYS, KEY_LENGTH = 200, 100
+"""How many keys of a table or dict are given by name, and how long one may be."""
 COUNTABLE = 5_000_000
 """Cells of a table up to which missing values are counted."""
 
@@ -58,6 +60,7 @@ def _describe(name: str, value: Any, ends: float) -> dict[str, Any]:
         "size": None,
         "preview": "",
         "detail": "",
+        "keys": [],
     }
     if time.monotonic() > ends:
         return told
@@ -104,7 +107,14 @@ def _builtin(value: Any) -> dict[str, Any]:
         keys = [show(key, 40) for key in itertools.islice(value, 20)]
         told["detail"] = "keys " + ", ".join(keys) + _more(len(value) - len(keys), "keys")
         told["detail"] = told["detail"] if keys else ""
+        told["keys"] = _keys(value)
     return told
+
+
+def _keys(names: Iterable[Any]) -> list[str]:
+    """Give those of the first names that are text and short, as a name is."""
+    first = itertools.islice(names, KEYS)
+    return [name for name in first if type(name) is str and len(name) <= KEY_LENGTH]
 
 
 def _more(count: int, what: str) -> str:
@@ -130,6 +140,7 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
         "shape": [rows, columns],
         "size": int(frame.memory_usage(deep=False).sum()),
         "detail": detail,
+        "keys": _keys(frame.columns),
         "preview": ", ".join(heads),
     }
 
@@ -144,7 +155,7 @@ def _row(values: Iterable[Any]) -> str:
 
 def _cell(value: Any) -> str:
     # numpy's scalars print as np.float64(39.1); the number is what a reader wants.
-    return show(value.item() if is_from(value, "numpy", "generic") else value, 30)
+    return show(value.item() if is_from(value, "numpy", "generic") else value, 40)
 
 
 def _pandas_series(series: Any) -> dict[str, Any]:
@@ -173,6 +184,7 @@ def _polars_frame(frame: Any) -> dict[str, Any]:
         "shape": list(frame.shape),
         "size": int(frame.estimated_size()),
         "detail": ", ".join(schema) + _more(frame.width - len(schema), "columns"),
+        "keys": _keys(frame.columns),
         "preview": ", ".join(_row(row) for row in frame.head(2).rows()),
     }
 

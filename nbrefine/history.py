@@ -78,6 +78,20 @@ def current() -> History:
     return history
 
 
+def fresh() -> History:
+    """Start over from the task and the last feedback, without the code that led to it.
+
+    A model that has sent the same code twice copies it once more where it sees it.
+    """
+
+    def history(
+        opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
+    ) -> tuple[Message, ...]:
+        return _joined(opening, _feedback(turns[-1:]), note)
+
+    return history
+
+
 def best() -> History:
     """Start over from the task, the best code so far and its feedback, as one user message."""
 
@@ -137,21 +151,22 @@ def window(max_tokens: int, count: Callable[[str], int] = estimate_tokens) -> Hi
 
 
 def by_name(name: str) -> History:
-    """Give the strategy called "full", "current", "best", "last:N" or "window:TOKENS".
+    """Give the strategy called "full", "current", "best", "fresh", "last:N" or "window:TOKENS".
 
     Raises
     ------
     UsageError: there is no strategy of that name.
     """
     kind, _, number = name.partition(":")
-    plain = {"full": full, "current": current, "best": best}
+    plain = {"full": full, "current": current, "best": best, "fresh": fresh}
     counted: dict[str, Callable[[int], History]] = {"last": last, "window": window}
     if kind in plain and not number:
         return plain[kind]()
     if kind in counted and number.isdecimal():
         return counted[kind](int(number))
     raise UsageError(
-        f"There is no history {name!r}", hint="Use full, current, best, last:N or window:TOKENS"
+        f"There is no history {name!r}",
+        hint="Use full, current, best, fresh, last:N or window:TOKENS",
     )
 
 

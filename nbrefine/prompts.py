@@ -18,11 +18,11 @@ from nbrefine.source import fenced
 from nbrefine.values import CaseResult, Extraction, Reply, Task, TestReport, Turn
 
 SYSTEM = (
-    "You write Python for a live Jupyter notebook. "
-    "Reply with exactly one ```python code block and nothing else."
+    "You write {language} for a live Jupyter notebook. "
+    "Reply with exactly one ```{tag} code block and nothing else."
 )
 
-ASK = "Correct the code. Reply with the whole corrected code in exactly one ```python block."
+ASK = "Correct the code. Reply with the whole corrected code in exactly one ```{tag} block."
 
 LIMIT = 3000
 """Characters of one output or traceback that a model is shown."""
@@ -34,7 +34,19 @@ REPORT_LIMIT = 4000
 """Characters of failed tests shown in detail; the names of all others follow."""
 
 
-def task_prompt(task: Task, *, state: str = "", show_tests: bool = True) -> str:
+def system(language: str = "python") -> str:
+    """Tell a model what it is there for.
+
+    Parameters
+    ----------
+    language: the kernel's language, as its kernelspec names it.
+    """
+    return _spoken(SYSTEM, language)
+
+
+def task_prompt(
+    task: Task, *, state: str = "", show_tests: bool = True, language: str = "python"
+) -> str:
     """Ask for a task.
 
     Parameters
@@ -42,18 +54,19 @@ def task_prompt(task: Task, *, state: str = "", show_tests: bool = True) -> str:
     task: its hidden tests and its reference are not shown.
     state: the kernel's variables in a few lines.
     show_tests: whether the visible tests are shown.
+    language: the kernel's language.
     """
     parts = [task.prompt]
     if task.files:
         parts.append("Data files: " + ", ".join(task.files))
     if task.setup:
-        parts.append(f"This code has already run:\n{fenced(task.setup, 'python')}")
+        parts.append(f"This code has already run:\n{fenced(task.setup, _tag(language))}")
     if state:
         parts.append(_state(state))
     if task.entry_point:
         parts.append(f"The tests call `{task.entry_point}`.")
     if task.tests and show_tests:
-        parts.append(f"The code must pass these tests:\n{fenced(task.tests, 'python')}")
+        parts.append(f"The code must pass these tests:\n{fenced(task.tests, _tag(language))}")
     return "\n\n".join(parts)
 
 
@@ -63,8 +76,10 @@ def feedback(
     result: CellResult | None = None,
     tests: TestReport | None = None,
     state: str = "",
+    hint: str = "",
     reply: Reply | None = None,
     limit: int = LIMIT,
+    language: str = "python",
 ) -> str:
     """Tell a model what came of its reply.
 
@@ -74,11 +89,13 @@ def feedback(
     result: the run of the code; None where nothing ran.
     tests: what the visible tests said.
     state: the kernel's variables in a few lines.
+    hint: names that were looked up in vain; see `nbrefine.hints`.
     reply: the reply, where nothing ran.
     limit: characters shown of the output and of the traceback.
+    language: the kernel's language.
     """
     if result is None:
-        return _nothing_ran(extraction, reply)
+        return _spoken(_nothing_ran(extraction, reply), language)
     parts = [_status(result, tests)]
     if result.error is not None:
         traceback = fold_traceback(result.error)
@@ -95,8 +112,9 @@ def feedback(
     parts += result.notes
     if state:
         parts.append(_state(state))
+    parts.append(hint)
     if not (tests.solved if tests else result.ok):
-        parts.append(ASK)
+        parts.append(_spoken(ASK, language))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -106,9 +124,18 @@ def _nothing_ran(extraction: Extraction, reply: Reply | None) -> str:
         why = "it was cut at the token limit" if cut else "a code block was left open"
         return (
             f"Nothing was run, because your reply was incomplete: {why}. "
-            "Reply again with one short, complete ```python block that ends with ```."
+            "Reply again with one short, complete ```{tag} block that ends with ```."
         )
-    return f"Nothing was run. {extraction.reason} Reply with exactly one ```python block."
+    return f"Nothing was run. {extraction.reason} Reply with exactly one ```{{tag}} block."
+
+
+def _spoken(template: str, language: str) -> str:
+    return fill(template, language=language.capitalize(), tag=_tag(language))
+
+
+def _tag(language: str) -> str:
+    """Give what a code block in a kernel's language is tagged with."""
+    return language.lower()
 
 
 def _status(result: CellResult, tests: TestReport | None) -> str:
@@ -175,8 +202,8 @@ def escalation(turns: Sequence[Turn]) -> str:
     """Ask for another approach after a repeat; see `nbrefine.stopping`."""
     seen = sum(turn.code == turns[-1].code for turn in turns) if turns else 0
     return (
-        f"You have now sent this attempt {max(seen, 2)} times, and its result does not change. "
-        "Do not send it again. Think about why it cannot work and take a different approach."
+        f"The same attempt was made {max(seen, 2)} times and failed each time as told above. "
+        "Write the code anew, in a different way."
     )
 
 

@@ -14,6 +14,7 @@ from nbrefine.outputs import CellResult, Cut, Death, Display, Failure, Output, S
 from nbrefine.values import CaseResult, Extraction, Reply, Task, TestReport, Turn
 
 FOUND = Extraction("found", "f()")
+ASK = "Correct the code. Reply with the whole corrected code in exactly one ```python block."
 RED, OFF = "\x1b[31m", "\x1b[0m"
 
 
@@ -63,7 +64,7 @@ def test_feedback_on_a_failed_test_has_all_that_helps() -> None:
         "FAIL test_2: f(2) == 4\n  got: 5\n  expected: 4\n"
         "ERROR test_3: f(0) == 1\n  raised: ZeroDivisionError: by zero\n"
         "TIMEOUT test_4: f(-1) == 0\n\n"
-        "Variables in the notebook:\nx: int = 1\n\n" + prompts.ASK
+        "Variables in the notebook:\nx: int = 1\n\n" + ASK
     )
 
 
@@ -140,7 +141,7 @@ def test_all_forms_of_output_reach_the_model_as_text() -> None:
 def test_how_a_cell_ended_is_told(status: str, more: dict[str, Any], told: str) -> None:
     said = prompts.feedback(FOUND, result=result(status=status, **more))
     assert told in said
-    assert (prompts.ASK in said) == (status != "ok")
+    assert (ASK in said) == (status != "ok")
 
 
 def test_a_cut_reply_and_an_open_fence_and_no_code_are_told_apart() -> None:

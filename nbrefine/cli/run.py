@@ -57,7 +57,7 @@ def run(
     history: Annotated[
         str | None,
         typer.Option(
-            help="What the model sees of the past: current, full, last:N, window:N, best."
+            help="What the model sees of the past: current, full, last:N, window:N, best, fresh."
         ),
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="How freely replies vary.")] = None,

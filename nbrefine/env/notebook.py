@@ -15,13 +15,14 @@ from uuid import uuid4
 from nbrefine._version import __version__
 from nbrefine.env.base import Environment
 from nbrefine.env.session import IsolationPolicy, Session
-from nbrefine.errors import UsageError
+from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.extraction import extract
-from nbrefine.history import History, current
+from nbrefine.hints import did_you_mean
+from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.namespace import describe
 from nbrefine.outputs import CellResult
-from nbrefine.prompts import SYSTEM, escalation, feedback, task_prompt
+from nbrefine.prompts import escalation, feedback, system, task_prompt
 from nbrefine.rewards.tests import parse_tests, signal
 from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule
@@ -140,11 +141,15 @@ class NotebookEnvironment(Environment):
         await self.aclose()
         self._session = await Session.open(self._kernel_spec, seed=seed, cwd=self._cwd)
         setup = await self._session.setup(_setup_source(task, seed, self._session.language))
+        language = self._session.language
+        if task.tests and language != "python":
+            raise InvalidTaskError(
+                f"Tests run in a Python kernel, and this one speaks {language}",
+                hint="Give the task without tests",
+            )
         shown = describe(await self._session.variables())
-        opening = (
-            Message("system", SYSTEM),
-            Message("user", task_prompt(task, state=shown, show_tests=self._show_tests)),
-        )
+        asked = task_prompt(task, state=shown, show_tests=self._show_tests, language=language)
+        opening = (Message("system", system(language)), Message("user", asked))
         episode = Episode(
             task=task,
             id=options.get("episode_id") or uuid4().hex,
@@ -160,8 +165,9 @@ class NotebookEnvironment(Environment):
         escalated = episode.stop is None and self._rules.should_escalate(episode.turns)
         messages: tuple[Message, ...] = ()
         if episode.stop is None:
+            history = fresh() if escalated else self._history
             note = escalation(episode.turns) if escalated else ""
-            messages = self._history(opening, episode.turns, note=note)
+            messages = history(opening, episode.turns, note=note)
         newest = episode.turns[-1].feedback if episode.turns else opening[-1].content
         return State(
             Observation(prompt=newest, messages=messages, task=episode.task.prompt),
@@ -219,7 +225,7 @@ class NotebookEnvironment(Environment):
             escalated=hidden.escalated and action.reply is not None,
         )
         if extraction.status not in ("found", "given"):
-            text = feedback(extraction, reply=action.reply)
+            text = feedback(extraction, reply=action.reply, language=self._session.language)
             return replace(turn, feedback=text, signals=_signals(None, None))
         isolation, reason = await self._session.prepare(
             hidden.episode.accepted, self._isolation, self._rebuild_limit
@@ -227,17 +233,36 @@ class NotebookEnvironment(Environment):
         result = await self._session.run(extraction.code, self._timeout)
         report = await self._test(task, result) if task.tests else None
         accepted = report.solved if report else result.ok
-        shown = "" if accepted else describe(await self._session.variables())
+        told = "" if accepted else await self._tell(extraction, result, report)
         return replace(
             turn,
             result=result,
             tests=report,
             signals=_signals(result, report),
-            feedback=feedback(extraction, result=result, tests=report, state=shown),
+            feedback=told,
             verdict=_verdict(result, accepted=accepted),
             accepted=accepted,
             isolation=isolation,
             isolation_reason=reason,
+        )
+
+    async def _tell(
+        self, extraction: Extraction, result: CellResult, report: TestReport | None
+    ) -> str:
+        """Compose what the model is told of a rejected attempt."""
+        assert self._session is not None
+        variables = await self._session.variables()
+        hint = ""
+        if result.error is not None:
+            keys = {variable.name: variable.keys for variable in variables if variable.keys}
+            hint = did_you_mean(extraction.code, result.error, keys)
+        return feedback(
+            extraction,
+            result=result,
+            tests=report,
+            state=describe(variables),
+            hint=hint,
+            language=self._session.language,
         )
 
     async def _test(self, task: Task, result: CellResult) -> TestReport:

@@ -15,8 +15,9 @@ _SECRET = re.compile(
 )
 _HARMLESS = frozenset({"PWD", "OLDPWD", "XAUTHORITY"})
 
-# What a controller inside a Jupyter session has from its own server and kernel.
-_OF_ANOTHER_KERNEL = ("JPY_", "JUPYTERHUB_", "NBREFINE_KERNEL")
+# What a controller has from its own server, kernel or test run, and a new kernel would take for
+# its own; in a test run ipykernel does not capture what children print.
+_OF_ANOTHER = ("JPY_", "JUPYTERHUB_", "NBREFINE_KERNEL", "PYTEST_CURRENT_TEST")
 
 
 def kernel_environment(given: Mapping[str, str] | None, *, seed: int | None) -> dict[str, str]:
@@ -30,7 +31,7 @@ def kernel_environment(given: Mapping[str, str] | None, *, seed: int | None) -> 
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name in _HARMLESS or not (_SECRET.search(name) or name.startswith(_OF_ANOTHER_KERNEL))
+        if name in _HARMLESS or not (_SECRET.search(name) or name.startswith(_OF_ANOTHER))
     }
     environment["PYTHONFAULTHANDLER"] = "1"
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # or ipykernel's start warns on stderr

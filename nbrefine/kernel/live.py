@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nbrefine._portal import Run
 from nbrefine.errors import KernelDeadError, KernelError
@@ -47,6 +48,7 @@ class Kernel:
     def __init__(self, launch: Launch | None, limits: OutputLimits) -> None:
         redactor = Redactor()
         self._redact: Callable[[str], str] = lambda text: redactor.redact(clean_text(text))[0]
+        self._process_id = os.getpid()
         self._launch = launch
         self._limits = limits
         self._late = Collector(limits, late=True, redact=self._redact)
@@ -188,7 +190,7 @@ class Kernel:
         ticket = _Ticket()
 
         async def work() -> CellResult:
-            ticket.task = asyncio.current_task()
+            ticket.begin()
             epoch = self._epoch
             result = await self._execute(
                 source, timeout=timeout, on_output=on_output, ticket=ticket
@@ -363,6 +365,8 @@ class Kernel:
         """
 
         async def work() -> None:
+            if os.getpid() != self._process_id:
+                return  # a forked child leaves the block that its parent is still in
             if self._closing is None:
                 self._closing = asyncio.ensure_future(self._close())
             await asyncio.shield(self._closing)
@@ -396,6 +400,11 @@ class Kernel:
         return Run(work())
 
     def _require_open(self) -> None:
+        if os.getpid() != self._process_id:
+            raise KernelError(
+                "The kernel belongs to the process that this one was forked from",
+                hint="Start one here",
+            )
         if self._closing is not None:
             raise KernelDeadError("The kernel was shut down", hint="Start a new one")
 
@@ -433,10 +442,17 @@ class _Ticket:
     """What a stopped run needs to know about its cell."""
 
     def __init__(self) -> None:
-        self.task: asyncio.Task[CellResult] | None = None
+        self.task: asyncio.Task[Any] | None = None
         self.execution: Execution | None = None
+        self._stopped = False
+
+    def begin(self) -> None:
+        self.task = asyncio.current_task()
+        if self._stopped:  # before its first step
+            raise asyncio.CancelledError
 
     def stop(self) -> None:
+        self._stopped = True
         if self.execution is not None:
             self.execution.ask_stop()
         elif self.task is not None:

@@ -7,7 +7,6 @@ import or a magic binds is not seen.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 
 def bind(known: dict[str, None], source: str) -> None:
@@ -16,54 +15,60 @@ def bind(known: dict[str, None], source: str) -> None:
     Parameters
     ----------
     known: names in the order they were first bound; changed in place.
-    source: a cell; one that is not plain Python counts without its magic lines.
+    source: a cell; its magics and shell lines count for nothing, and a cell that is not
+        Python binds nothing.
     """
-    for node in ast.walk(_Cell(source).tree):
-        for name in _bound(node):
-            if not name.startswith("_"):
-                known.setdefault(name)
-        if isinstance(node, ast.Delete):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    known.pop(target.id, None)
+    plain = "\n".join(
+        "pass" if line.startswith(("%", "!")) else line for line in source.splitlines()
+    )
+    try:
+        _Binder(known).visit(ast.parse(plain))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
 
 
-class _Cell(ast.NodeTransformer):
-    """The tree of a cell without what has a scope of its own."""
+class _Binder(ast.NodeVisitor):
+    """Walks a cell in the order of its text and stays out of what has a scope of its own."""
 
-    def __init__(self, source: str) -> None:
-        plain = "\n".join(
-            "pass" if line.startswith(("%", "!")) else line for line in source.splitlines()
-        )
-        try:
-            self.tree: ast.AST = self.visit(ast.parse(plain))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self.tree = ast.Module([], [])
+    def __init__(self, known: dict[str, None]) -> None:
+        self._known = known
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return ast.FunctionDef(node.name, node.args, [], [])
+    def _bind(self, name: str | None) -> None:
+        if name and not name.startswith("_"):
+            self._known.setdefault(name)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return ast.FunctionDef(node.name, node.args, [], [])
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self._bind(node.id)
+        elif isinstance(node.ctx, ast.Del):
+            self._known.pop(node.id, None)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return ast.ClassDef(node.name, [], [], [], [])
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._bind(node.name)
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return ast.Constant(None)
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._bind(node.name)
 
-    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
-        return ast.comprehension(ast.Constant(None), ast.Constant(None), [], 0)
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._bind(node.name)
 
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.Import | ast.ImportFrom):
+    def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if alias.name != "*":
-                yield alias.asname or alias.name.partition(".")[0]
-    elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name
+            self._bind(alias.asname or alias.name.partition(".")[0])
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            self._bind(None if alias.name == "*" else alias.asname or alias.name)
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+        self.generic_visit(node)
+        self._bind(node.name)
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
+        self._bind(node.name)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        pass
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        pass

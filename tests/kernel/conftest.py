@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -75,10 +74,3 @@ def running(pid: int) -> bool:
 @pytest.fixture
 def is_running() -> Callable[[int], bool]:
     return running
-
-
-@pytest.fixture(autouse=True)
-def _no_pytest_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let kernels see an environment as outside tests: ipykernel behaves otherwise in pytest."""
-    monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
-    assert "PYTEST_CURRENT_TEST" not in os.environ

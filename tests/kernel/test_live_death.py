@@ -1,0 +1,132 @@
+"""Kernels that end by themselves, at any moment, and what is said about it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
+from nbrefine.kernel import Kernel
+from nbrefine.outputs import Stream
+
+
+def test_a_kernel_killed_in_a_cell_is_noticed_at_once_and_explained() -> None:
+    with Kernel.start() as kernel:
+        source = "import os, time\nprint('last words', flush=True)\nos.kill(os.getpid(), 9)"
+        result = kernel.run(source, timeout=60).result(30)
+        assert result.status == "died"
+        assert result.outputs == (Stream("stdout", "last words\n"),)
+        assert result.death is not None
+        assert (result.death.signal, result.death.exit_code) == ("SIGKILL", None)
+        assert str(result.death) == "the kernel died (killed by SIGKILL)"
+        assert result.death.peak_memory is not None
+        # A bare ipykernel has 55 MB resident; the interpreter alone has 8.
+        assert 20e6 < result.death.peak_memory < 2e9
+        assert not kernel.alive
+        assert kernel.death == result.death
+
+
+def test_an_exit_code_is_told() -> None:
+    with Kernel.start() as kernel:
+        result = kernel.run("import os; os._exit(3)").result(30)
+        assert result.death is not None
+        assert (result.death.exit_code, result.death.signal) == (3, "")
+
+
+def test_a_crash_shows_the_python_stack() -> None:
+    with Kernel.start() as kernel:
+        source = "import ctypes\ndef the_culprit():\n    ctypes.string_at(0)\nthe_culprit()"
+        result = kernel.run(source).result(30)
+        assert result.death is not None
+        assert result.death.signal == "SIGSEGV"
+        assert "in the_culprit" in result.death.stack
+
+
+def test_a_kernel_that_dies_between_cells_is_noticed_without_asking(
+    until: Callable[..., None],
+) -> None:
+    with Kernel.start() as kernel:
+        assert kernel.info.pid is not None
+        os.kill(kernel.info.pid, signal.SIGKILL)
+        until(lambda: kernel.death)
+        with pytest.raises(KernelDeadError, match=r"killed by SIGKILL.*restart\(\)"):
+            kernel.run("1").result(30)
+
+
+def test_a_dead_kernel_starts_again_and_names_what_was_lost() -> None:
+    with Kernel.start() as kernel:
+        kernel.run("table = 1\nimport os").result()
+        kernel.run("os._exit(1)").result(30)
+        assert kernel.restart().result(60) == ("table", "os")
+        assert kernel.alive
+        assert kernel.death is None
+        assert kernel.run("'new'").result().text == "'new'\n"
+        assert kernel.restart().result(60) == ()
+
+
+def test_restart_keeps_the_object_and_its_settings(tmp_path: object) -> None:
+    with Kernel.start(cwd=str(tmp_path), env={"MINE": "yes"}, seed=5) as kernel:
+        kernel.run("x = 1").result()
+        before = kernel.info.pid
+        assert kernel.restart().result(60) == ("x",)
+        assert kernel.info.pid != before
+        source = "import os; print(os.getcwd(), os.environ['MINE'], os.environ['PYTHONHASHSEED'])"
+        assert kernel.run(source).result().text == f"{tmp_path} yes 5\n"
+        count = kernel.run("1").result().execution_count
+        assert count == 2
+
+
+def test_restart_ends_a_running_cell(until: Callable[..., None]) -> None:
+    with Kernel.start() as kernel:
+        running = kernel.run("while True: pass", timeout=None)
+        until(lambda: kernel._running is not None)
+        kernel.restart().result(60)
+        result = running.result(60)
+        assert result.status == "interrupted"
+        assert kernel.run("'new'").result().text == "'new'\n"
+
+
+def test_after_shutdown_a_kernel_says_so() -> None:
+    kernel = Kernel.start().result()
+    kernel.shutdown().result()
+    kernel.shutdown().result()
+    with pytest.raises(KernelDeadError, match="was shut down"):
+        kernel.run("1").result()
+    with pytest.raises(KernelDeadError, match="was shut down"):
+        kernel.restart().result()
+
+
+def test_a_kernel_that_ends_while_it_starts_is_quoted(kernelspec: Callable[..., str]) -> None:
+    code = "import sys; print('no licence found', file=sys.stderr); raise SystemExit(4)"
+    name = kernelspec("broken", sys.executable, "-c", code)
+    started = time.monotonic()
+    with pytest.raises(KernelStartError, match=r"(?s)exit code 4.*no licence found"):
+        Kernel.start(name).result(60)
+    assert time.monotonic() - started < 20
+
+
+def test_a_kernel_that_never_answers_is_given_up(kernelspec: Callable[..., str]) -> None:
+    name = kernelspec("mute", sys.executable, "-c", "import time; time.sleep(100)")
+    with pytest.raises(KernelStartError, match="did not answer within 1 s"):
+        Kernel.start(name, timeout=1).result(60)
+
+
+def test_a_command_that_does_not_exist_is_named(kernelspec: Callable[..., str]) -> None:
+    name = kernelspec("absent", "/no/such/program", "{connection_file}")
+    with pytest.raises(KernelStartError, match=r"ended before it answered|could not be started"):
+        Kernel.start(name).result(60)
+
+
+def test_an_unknown_kernelspec_names_those_there_are() -> None:
+    with pytest.raises(UsageError, match=r"no kernelspec 'nosuch'; there are: .*python3"):
+        Kernel.start("nosuch").result(60)
+
+
+def test_a_missing_working_folder_is_the_callers_mistake() -> None:
+    with pytest.raises(UsageError, match="/no/such/folder"):
+        Kernel.start(cwd="/no/such/folder").result(60)

@@ -13,6 +13,7 @@ from nbrefine.kernel.inside.cases import (
     is_main,
     is_runner,
     is_test_case,
+    lines_of,
     parameters,
     uses_asyncio_run,
 )
@@ -44,7 +45,7 @@ def _without_runners(tests: str) -> Iterator[str]:
         for node in body
         if is_runner(node) or (isinstance(node, ast.If) and is_main(node) and _only_runs(node))
     ]
-    for number, line in enumerate(tests.splitlines(), start=1):
+    for number, line in enumerate(lines_of(tests), start=1):
         if not any(node.lineno <= number <= (node.end_lineno or 0) for node in dropped):
             yield line
 

@@ -120,6 +120,11 @@ def test_a_main_block_counts_only_if_it_holds_tests() -> None:
     assert plan(holding).added == ""
 
 
+def test_a_source_is_shown_by_the_lines_python_counts() -> None:
+    source = "x = 'a\x0cb\u2028c'\r\nassert f(x) == 'é', 1\n"
+    assert [case.expression for case in plan(source).cases] == ["f(x) == 'é'"]
+
+
 def test_names_are_unique() -> None:
     found = names("assert a\ndef test_1(): assert b\n")
     assert len(set(found)) == len(found) == 2

@@ -100,8 +100,7 @@ def plan(source: str, entry_point: str = "") -> Plan:
 
 class _Planner:
     def __init__(self, source: str, tree: ast.Module, entry_point: str) -> None:
-        self.source = source
-        self.lines = source.splitlines()
+        self.lines = lines_of(source)
         self.entry_point = entry_point
         self.body = tree.body
         self.cases: list[Case] = []
@@ -134,7 +133,8 @@ class _Planner:
             argument = ast.parse(name, mode="eval").body if self.entry_point else _name(name)
             call = ast.Expr(ast.Call(_name("check"), [argument], []))
             self._check(self.check, ast.copy_location(call, self.check))
-            added = ast.unparse(call)
+            wait = "await " if isinstance(self.check, ast.AsyncFunctionDef) else ""
+            added = f"{wait}{ast.unparse(call)}"
         for node in self.defined.values():
             if isinstance(node, ast.ClassDef):
                 self._class(node)
@@ -265,6 +265,11 @@ class _Planner:
         """Give a case's source on one line, without the word assert."""
         shown = node.test if isinstance(node, ast.Assert) else node
         return one_line(shown, self.lines)
+
+
+def lines_of(source: str) -> list[str]:
+    """Give a source's lines as Python counts them, which `splitlines` does not."""
+    return re.split(r"\r\n|\r|\n", source)
 
 
 def one_line(node: ast.AST, lines: list[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from .cases import FILENAME, Call, FunctionNode, plan
+from .cases import FILENAME, Call, FunctionNode, lines_of, plan
 from .link import Emit
 from .record import THROUGH, Recorder
 from .rewrite import RECORDER, needs_await, program
@@ -73,7 +73,7 @@ class Trial:
 
     def __init__(self, source: str, entry_point: str) -> None:
         self.plan = plan(source, entry_point)
-        self.lines = source.splitlines()
+        self.lines = lines_of(source)
         shell: Any = get_ipython()
         self.session: dict[str, Any] = shell.user_ns
         self.recorder = Recorder(

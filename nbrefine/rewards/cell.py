@@ -25,6 +25,8 @@ def cell(tests: str, plan: Plan) -> str:
     What a cell cannot do is left as a comment that says so.
     """
     lines = list(_without_runners(tests))
+    while lines and not lines[-1].strip():
+        lines.pop()
     if plan.added:
         # Where the session has to tell the function, its name in check() is the best there is.
         call = plan.added.replace("@candidate", plan.guesses)
@@ -34,7 +36,7 @@ def cell(tests: str, plan: Plan) -> str:
         if not unit.row:  # one loop is enough for all rows
             lines.extend(_lines(unit))
     lines.extend(f"# {case.name}: {case.unsupported}" for case in plan.cases if case.unsupported)
-    return "\n".join(lines).strip("\n") + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _without_runners(tests: str) -> Iterator[str]:

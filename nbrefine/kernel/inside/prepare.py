@@ -6,6 +6,7 @@ user's namespace.  `NONCE` is given by the sender and marks notes to the control
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import json
@@ -35,10 +36,18 @@ def prepare(shell: Any) -> None:
     thread.schedule(lambda: thread.socket.set(zmq.SNDHWM, 0))
     shell.events.register("post_execute", lambda: _after_cell(shell))
     shell.events.register("post_run_cell", lambda result: _keep_last(shell, result))
+    atexit.register(_end_control, shell.kernel.parent)
     with contextlib.suppress(OSError, KeyError):
         # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is lost.
         path = pathlib.Path(os.environ["NBREFINE_KERNEL"], "crash")
         faulthandler.enable(file=path.open("w"))
+
+
+def _end_control(app: Any) -> None:
+    """End the control thread before ipykernel closes IOPub, for which its last flush waits 10 s."""
+    if app.control_thread is not None and app.control_thread.is_alive():
+        app.control_thread.stop()
+        app.control_thread.join(5)
 
 
 def _stay(shell: Any) -> None:

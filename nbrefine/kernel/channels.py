@@ -230,8 +230,7 @@ class Channels:
         for channel, message in batch:
             try:
                 self._deliver(channel, message)
-            except (KeyError, TypeError, AttributeError, ValueError) as error:
-                # One message without a proper form must not take the others with it.
+            except Exception as error:  # noqa: BLE001 - one message must not take all with it
                 self._deliver("unreadable", {"reason": f"{type(error).__name__}: {error}"})
 
 

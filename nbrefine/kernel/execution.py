@@ -146,12 +146,10 @@ class Execution:
                 self._set_timer(_MUTE, self._on_mute)
 
     def _is_private(self, kind: str, content: dict[str, Any]) -> bool:
-        nonce = (content.get("metadata") or {}).get("nbrefine")
-        if kind != "display_data" or PRIVATE not in content["data"] or nonce is None:
-            return False
-        if (callback := self._private.get(nonce)) is not None:  # else it is another client's
-            callback(content["data"][PRIVATE])
-        return True
+        nonce = private_nonce(kind, content)
+        if nonce in self._private:  # else it is another client's
+            self._private[nonce](content["data"][PRIVATE])
+        return nonce != ""
 
     def _add(self, kind: str, content: dict[str, Any]) -> None:
         output = self._collector.feed(kind, content)
@@ -226,6 +224,11 @@ class Execution:
             notes=tuple(self.notes),
         )
 
+    def abandon(self) -> None:
+        """Let go of what a result would have been built from."""
+        if self._observer is not None:
+            self._observer.cancel()
+
     def _read_payload(self, reply: dict[str, Any]) -> None:
         for payload in reply.get("payload") or ():
             source = payload.get("source")
@@ -234,3 +237,10 @@ class Execution:
                 self.notes.append(f"exit() or quit() was called; the kernel {then}")
             elif source == "page":  # what `name?` shows in a pager
                 self._add("display_data", {"data": payload.get("data") or {}})
+
+
+def private_nonce(kind: str, content: dict[str, Any]) -> str:
+    """Give the nonce of a message that is no output but private to somebody, or ""."""
+    if kind != "display_data" or PRIVATE not in content["data"]:
+        return ""
+    return str((content.get("metadata") or {}).get("nbrefine", ""))

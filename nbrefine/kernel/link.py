@@ -15,7 +15,7 @@ from uuid import uuid4
 from nbrefine.errors import KernelStartError, UsageError
 from nbrefine.kernel.channels import Channel, Channels
 from nbrefine.kernel.collect import OutputLimits
-from nbrefine.kernel.execution import Execution
+from nbrefine.kernel.execution import Execution, private_nonce
 from nbrefine.kernel.process import Launch, Process
 from nbrefine.outputs import Death
 from nbrefine.values import KernelInfo
@@ -229,7 +229,9 @@ class Link:
             state = content.get("execution_state")
             if self.process is None and self._introduction and state in ("starting", "restarting"):
                 self._end(Death(exit_code=None, stderr="its owner has restarted it"))
-        elif parent.get("session") in (self._channels.session_id, None):
+        elif parent.get("session") not in (self._channels.session_id, None):
+            pass  # another client's
+        elif kind != "clear_output" and not private_nonce(kind, content):
             self._on_late(kind, content)
 
 
@@ -256,10 +258,10 @@ def _read_connection(path: Path) -> dict[str, Any]:
 
 
 def _start_error(name: str, death: Death) -> KernelStartError:
-    said = f"; it wrote last:\n{death.stderr}" if death.stderr else ", and it wrote nothing"
+    said = f"It wrote last:\n{death.stderr}" if death.stderr else ""
     return KernelStartError(
-        f"Kernel {name!r} ended before it answered: {death}{said}",
-        hint="\nRun its command by hand to see more" if death.stderr else "Run its command by hand",
+        f"Kernel {name!r} ended before it answered: {death}",
+        hint=said or "It wrote nothing; run its command by hand to see more",
     )
 
 

@@ -232,9 +232,14 @@ class Kernel:
                     execution.listen(*private)
                 if ticket is not None:
                     ticket.execution = execution
-                await self._conduct(execution, timeout, store_history=store_history)
+                try:
+                    await self._conduct(execution, timeout, store_history=store_history)
+                except BaseException:
+                    execution.abandon()
+                    raise
                 if not execution.refused:
                     break
+                execution.abandon()
             return await execution.result()
 
     async def _conduct(
@@ -258,8 +263,9 @@ class Kernel:
             if execution.mute:
                 await self._repair(execution)
         except asyncio.CancelledError:
-            execution.cause = "interrupted"
-            await asyncio.shield(self._climb(execution))
+            if not execution.done:
+                execution.cause = "interrupted"
+                await asyncio.shield(self._climb(execution))
             raise
         finally:
             self._running = None

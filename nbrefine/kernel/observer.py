@@ -64,6 +64,10 @@ class Observer:
             notes.append(f"on_output was too slow: {self._skipped:,} characters not shown live")
         return tuple(notes)
 
+    def cancel(self) -> None:
+        """Call no more."""
+        self._task.cancel()
+
     async def _work(self) -> None:
         while self._pieces or not self._ended:
             await self._wake.wait()

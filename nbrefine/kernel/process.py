@@ -19,10 +19,10 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKerne
 from jupyter_client.manager import AsyncKernelManager
 from zmq.asyncio import Context
 
-from nbrefine.errors import KernelStartError, UsageError
+from nbrefine.errors import KernelError, KernelStartError, UsageError
 from nbrefine.kernel.channels import context
 from nbrefine.kernel.environment import kernel_environment
-from nbrefine.kernel.runtime import MARK, RuntimeFolder, family, kill_family
+from nbrefine.kernel.runtime import MARK, Family, RuntimeFolder, family, kill_family
 from nbrefine.outputs import Death
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _TAIL = 16_384  # bytes of the error channel that are kept
 _LOCAL = "local-provisioner"
+_KILL = 10.0  # seconds in which SIGKILL must have worked
 _POLL = 0.1  # seconds between looks at a process that cannot be watched
 _FAULTS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL", "SIGTRAP")
 
@@ -57,7 +58,9 @@ class Process:
         )
         self.connection: dict[str, Any] = {}
         self.pid: int | None = None
+        """Process id, where the kernel is a process of this host."""
         self.exited: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+        self._launched = False
         self._popen: subprocess.Popen[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._pidfd = -1
@@ -94,6 +97,7 @@ class Process:
                 extra_arguments=[*_ipykernel_arguments(spec.argv), *self._launch.arguments],
             )
             self.connection = dict(await self._provisioner.launch_kernel(command, **settings))
+            self._begin_watch()
             await self._provisioner.post_launch(**settings)
         except OSError as error:
             raise KernelStartError(
@@ -102,7 +106,6 @@ class Process:
             ) from error
         finally:
             os.close(self._mouth)
-        self._begin_watch()
 
     @property
     def _provisioner(self) -> KernelProvisionerBase:
@@ -139,11 +142,6 @@ class Process:
         return str(self._manager.connection_file)
 
     @property
-    def folder(self) -> Path | None:
-        """The private folder, while there is one."""
-        return self._folder.path if self._folder else None
-
-    @property
     def interrupts_by_message(self) -> bool:
         return bool(self._kernel_spec.interrupt_mode == "message")
 
@@ -151,15 +149,31 @@ class Process:
         """Send SIGINT to the process group."""
         await self._provisioner.send_signal(signal.SIGINT)
 
-    async def kill(self) -> Death:
-        """End the process and its descendants at once."""
+    async def kill(self) -> None:
+        """End the process and its descendants at once.
+
+        Raises
+        ------
+        KernelError: it is there all the same, as a process that waits for a disk may be.
+        """
         if not self.exited.done():
-            known = family(self.pid, self._folder.path) if self._folder else {}
+            known = self._family()
             with contextlib.suppress(OSError):
                 await self._provisioner.kill()
-            if self._folder:
-                kill_family(self.pid, self._folder.path, known=known)
-        return await asyncio.shield(self.exited)
+            self._kill_family(known)
+            await asyncio.wait({self.exited}, timeout=_KILL)
+        if not self.exited.done():
+            raise KernelError(
+                f"The kernel's process {self.pid or ''} is there {_KILL:g} s after SIGKILL",
+                hint="See what it waits for, for example a network drive",
+            )
+
+    def _family(self) -> Family:
+        return family(self.pid, self._folder.path) if self._folder else {}
+
+    def _kill_family(self, known: Family) -> None:
+        if self._folder:
+            kill_family(self.pid, self._folder.path, known=known)
 
     async def close(self, *, grace: float = 0.0) -> None:
         """Wait for the process to end, end it, and remove all that it and we have left.
@@ -169,13 +183,13 @@ class Process:
         grace: seconds the process gets to end by itself.
         """
         try:
-            if self.pid is not None:
-                known = family(self.pid, self._folder.path) if self._folder else {}
+            if self._launched:
+                known = self._family()
                 await asyncio.wait({self.exited}, timeout=grace)
                 await self.kill()
                 self._kill_group()
-                if self._folder:
-                    kill_family(None, self._folder.path, known=known)
+                self.pid = None  # may be another process's by now
+                self._kill_family(known)
         finally:
             self._release()
         with contextlib.suppress(OSError):
@@ -200,6 +214,7 @@ class Process:
 
     def _begin_watch(self) -> None:
         loop = asyncio.get_running_loop()
+        self._launched = True
         loop.add_reader(self._ear, self._listen)
         process = getattr(self._manager.provisioner, "process", None)
         if isinstance(process, subprocess.Popen):

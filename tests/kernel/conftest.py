@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,28 +23,6 @@ def kernel(shared_kernel: Kernel) -> Kernel:
     if not shared_kernel.alive:
         shared_kernel.restart().result()
     return shared_kernel
-
-
-@pytest.fixture
-def kernelspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Install a kernelspec for the length of a test."""
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-
-    def install(name: str, *argv: str, **fields: object) -> str:
-        folder = tmp_path / "kernels" / name
-        folder.mkdir(parents=True)
-        spec = {"argv": list(argv), "display_name": name, "language": "python", **fields}
-        (folder / "kernel.json").write_text(json.dumps(spec))
-        return name
-
-    return install
-
-
-@pytest.fixture
-def bash_kernel(kernelspec: Callable[..., str]) -> str:
-    pytest.importorskip("bash_kernel")
-    argv = (sys.executable, "-m", "bash_kernel", "-f", "{connection_file}")
-    return kernelspec("bash", *argv, language="bash", env={"PS1": "$"})
 
 
 @pytest.fixture

@@ -17,7 +17,11 @@ from nbrefine.outputs import Stream
 
 def test_a_kernel_killed_in_a_cell_is_noticed_at_once_and_explained() -> None:
     with Kernel.start() as kernel:
-        source = "import os, time\nprint('last words', flush=True)\nos.kill(os.getpid(), 9)"
+        # The pause lets the words leave the process; what is still in it dies with it.
+        source = (
+            "import os, time\nprint('last words', flush=True)\ntime.sleep(.3)\n"
+            "os.kill(os.getpid(), 9)"
+        )
         result = kernel.run(source, timeout=60).result(30)
         assert result.status == "died"
         assert result.outputs == (Stream("stdout", "last words\n"),)

@@ -149,8 +149,38 @@ def test_output_of_a_thread_after_its_cell_is_late_and_in_no_way_lost(
     )
     assert run(kernel, source).outputs == ()
     found: list[Any] = []
-    until(lambda: found.extend(kernel.late().result()) or found)
+
+    def take() -> bool:
+        found.extend(kernel.late().result())
+        return bool(found)
+
+    until(take)
     assert found == [Stream("stdout", "LATE\n", late=True)]
+
+
+def test_private_messages_that_come_late_are_no_outputs(
+    kernel: Kernel, until: Callable[..., None]
+) -> None:
+    source = """
+import threading
+from IPython.display import clear_output, publish_display_data
+def later():
+    print('before', flush=True)
+    publish_display_data({'application/vnd.nbrefine+json': 1}, metadata={'nbrefine': 'gone'})
+    clear_output()
+    print('after', flush=True)
+threading.Timer(.2, later).start()"""
+    kernel.late().result()
+    run(kernel, source)
+    text = ""
+
+    def take() -> bool:
+        nonlocal text
+        text += "".join(output.text for output in kernel.late().result() if output.kind != "error")
+        return "after" in text
+
+    until(take)
+    assert text == "before\nafter\n"
 
 
 def test_late_output_stands_first_in_the_next_result(

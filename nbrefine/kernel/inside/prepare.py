@@ -22,7 +22,7 @@ MIME = "application/vnd.nbrefine+json"
 NONCE = globals().get("NONCE", "")
 
 _LAST: list[Any] = [""]
-_ESSENTIAL = {"stdout": sys.stdout, "stderr": sys.stderr}
+_ESSENTIAL: dict[str, Any] = {"stdout": sys.stdout, "stderr": sys.stderr}
 
 
 def prepare(shell: Any) -> None:

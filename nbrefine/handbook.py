@@ -78,4 +78,7 @@ def _record(turn: Turn) -> dict[str, Any]:
 
 
 def _feedback(turn: Turn) -> str:
-    return turn.feedback
+    """Give the handbook's feedback: tests passed, every failure, and the error of the run."""
+    texts = turn.signals.feedback_texts()
+    error = turn.result.error if turn.result else None
+    return "\n".join((*texts, f"The code failed: {error}") if error else texts)

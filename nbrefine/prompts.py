@@ -158,7 +158,7 @@ def _state(state: str) -> str:
 
 
 def _tests(report: TestReport) -> str:
-    if report.problem:
+    if not report.cases:
         return report.problem
     if all(case.status == "not-run" for case in report.cases):
         return "No test was run."
@@ -176,6 +176,8 @@ def _tests(report: TestReport) -> str:
             rest.append(f"{case.name} ({case.status})")
     if rest:
         lines.append(f"Also not passed: {', '.join(rest)}")
+    if report.problem:
+        lines.append(report.problem)
     return "\n".join(lines)
 
 

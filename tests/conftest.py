@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,28 @@ def shared_data() -> Path:
     if not folder.is_dir():
         missing(f"the shared data folder ({folder.name})")
     return folder
+
+
+@pytest.fixture
+def kernelspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Install a kernelspec for the length of a test."""
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+
+    def install(name: str, *argv: str, **fields: object) -> str:
+        folder = tmp_path / "kernels" / name
+        folder.mkdir(parents=True)
+        spec = {"argv": list(argv), "display_name": name, "language": "python", **fields}
+        (folder / "kernel.json").write_text(json.dumps(spec))
+        return name
+
+    return install
+
+
+@pytest.fixture
+def bash_kernel(kernelspec: Callable[..., str]) -> str:
+    pytest.importorskip("bash_kernel")
+    argv = (sys.executable, "-m", "bash_kernel", "-f", "{connection_file}")
+    return kernelspec("bash", *argv, language="bash", env={"PS1": "$"})
 
 
 MOMENT = "2026-03-01T10:00:00.000000Z"

@@ -262,3 +262,21 @@ def test_settings_of_a_task_object_are_kept_and_sampling_is_recorded() -> None:
     reply = episode.turns[0].reply
     assert reply is not None
     assert (reply.sampling.top_p, reply.sampling.max_tokens) == (0.95, 200)
+
+
+def test_another_language_s_kernel_runs_and_records(tmp_path: Path, bash_kernel: str) -> None:
+    path = tmp_path / "episode.ipynb"
+    model = ScriptedModel(["```bash\nls /no/such/file\n```", "```bash\necho $((6 * 7))\n```"])
+    episode = refine("Print 42.", kernel=bash_kernel, model=model, record=path)
+    assert episode.solved
+    assert [turn.verdict for turn in episode.turns] == ["failed", "solved"]
+    assert "Bash" in model.requests[0][0].content
+    assert "```bash" in model.requests[1][-1].content
+    assert episode.accepted[0].result is not None
+    assert episode.accepted[0].result.text == "42\n"
+    assert nbrefine.load(path) == episode
+
+
+def test_tests_for_a_kernel_of_another_language_are_refused(bash_kernel: str) -> None:
+    with pytest.raises(InvalidTaskError, match="speaks bash"):
+        refine("t", kernel=bash_kernel, tests="assert True", model=[RIGHT])

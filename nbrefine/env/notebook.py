@@ -23,7 +23,7 @@ from nbrefine.kernel import Kernel
 from nbrefine.kernel.namespace import describe
 from nbrefine.outputs import CellResult
 from nbrefine.prompts import escalation, feedback, system, task_prompt
-from nbrefine.rewards.tests import parse_tests, signal
+from nbrefine.rewards.tests import NONE_FOUND, parse_tests, signal
 from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule
 from nbrefine.values import (
@@ -274,7 +274,10 @@ class NotebookEnvironment(Environment):
             finally:
                 self.testing = False
         cases = parse_tests(task.tests, task.entry_point)
-        return TestReport(tuple(replace(case, message="the cell failed") for case in cases))
+        return TestReport(
+            tuple(replace(case, message="the cell failed") for case in cases),
+            problem="" if cases else NONE_FOUND,
+        )
 
 
 def _setup_source(task: Task, seed: int | None, language: str) -> str:

@@ -25,6 +25,14 @@ _LAST_WORDS = 0.25  # seconds from a process's exit in which its last messages a
 
 _NEEDED = {"transport", "ip", "key", "shell_port", "control_port", "iopub_port"}
 
+# A cell with a top-level `await` passes by the code that wants sys.stdout to be there.
+_REPAIR = """
+[setattr(__import__("sys"), name, getattr(get_ipython().kernel, "_" + name))
+ for name in ("stdout", "stderr")
+ if not hasattr(getattr(__import__("sys"), name), "flush")]
+await __import__("asyncio").sleep(0)
+"""
+
 Late = Callable[[str, dict[str, Any]], object]
 
 
@@ -144,6 +152,12 @@ class Link:
     def occupied(self) -> bool:
         """Whether a cell has not ended yet."""
         return any(not execution.done for execution in self._pending.values())
+
+    def restore_streams(self) -> Execution:
+        """Ask a Python kernel to put the streams it started with back in place."""
+        repair = Execution(_REPAIR, limits=OutputLimits(), redact=str)
+        self.execute(repair, store_history=False)
+        return repair
 
     def poke(self) -> None:
         """Send a message on shell, which wakes a kernel's idle event loop."""

@@ -29,15 +29,6 @@ _GRACE = 2.0  # seconds a kernel gets to shut down by itself
 _RESTART = 60.0  # seconds until a kernel that was started once must answer again
 
 
-# A cell with a top-level `await` passes by the code that wants sys.stdout to be there.
-_REPAIR = """
-[setattr(__import__("sys"), name, getattr(get_ipython().kernel, "_" + name))
- for name in ("stdout", "stderr")
- if not hasattr(getattr(__import__("sys"), name), "flush")]
-await __import__("asyncio").sleep(0)
-"""
-
-
 class Kernel:
     """A live Jupyter kernel: a process and its namespace.
 
@@ -281,11 +272,10 @@ class Kernel:
             execution.lost = await self._reopen()
 
     async def _repair(self, execution: Execution) -> None:
-        """Give a Python kernel its streams back, in whose absence it runs and answers nothing."""
+        """Restore the streams in whose absence a Python kernel runs and answers nothing."""
         if self.info.language != "python":
             return
-        repair = Execution(_REPAIR, limits=self._limits, redact=self._redact)
-        self._link.execute(repair, store_history=False)
+        repair = self._link.restore_streams()
         if await repair.ended(_GRACE):
             execution.notes.append("sys.stdout and sys.stderr were restored")
             return

@@ -36,10 +36,11 @@ class RuntimeFolder:
 
     def remove(self) -> None:
         """Remove the folder with all that is in it; a second call does nothing."""
-        if self._lock >= 0:
+        # Taken first: at exit the loop and the main thread may both come here.
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._lock)
-            self._lock = -1
+            os.close(lock)
 
 
 def _base() -> Path:

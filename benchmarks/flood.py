@@ -96,11 +96,12 @@ CLIENTS: dict[str, Callable[[], Coroutine[Any, Any, Flood]]] = {
 def summary(floods: list[Flood]) -> str:
     complete = sum(flood.exact for flood in floods)
     endings = sorted({flood.ending for flood in floods})
-    characters = [flood.characters for flood in floods]
+    characters = sorted({flood.characters for flood in floods})
+    came = " to ".join(f"{each:,}" for each in dict.fromkeys((characters[0], characters[-1])))
     seconds = spread([flood.seconds for flood in floods], "s")
     return (
-        f"{complete} of {len(floods)} complete, {min(characters):,} to {max(characters):,} "
-        f"characters, ends with {' or '.join(endings)}, {seconds}"
+        f"{complete} of {len(floods)} complete: {came} characters, ends with "
+        f"{' or '.join(endings)}, {seconds}"
     )
 
 

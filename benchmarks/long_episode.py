@@ -32,7 +32,7 @@ GOAL = 1.5
 
 
 def episode() -> dict[str, Any]:
-    """Run one episode in this process; give each attempt's seconds and the memory after it."""
+    """Run one episode in this process; give each attempt's seconds, and the memory by hundreds."""
     asked: list[float] = []
     memory: list[int] = []
     process = psutil.Process()
@@ -55,7 +55,7 @@ def episode() -> dict[str, Any]:
     assert len(done.attempts) == ATTEMPTS + 1, done.stop
     assert all(turn.result and len(turn.result.text) >= 0.99 * OUTPUT for turn in done.attempts)
     seconds = [after - before for before, after in pairwise(asked)]
-    return {"seconds": seconds, "memory": memory[1:], "notebook": size}
+    return {"seconds": seconds, "memory": memory[100::100], "notebook": size}
 
 
 def in_fresh_process() -> dict[str, Any]:
@@ -71,7 +71,7 @@ def measure() -> Figures:
     growth = [after / before for before, after in zip(early, late, strict=True)]
     found = statistics.median(growth)
     single = [[s for each in episodes for s in each["seconds"][part]] for part in (EARLY, LATE)]
-    before, after = ([each["memory"][at - 1] for each in episodes] for at in (100, ATTEMPTS))
+    before, after = ([each["memory"][at] for each in episodes] for at in (0, -1))
     size = statistics.median(each["notebook"] for each in episodes)
     return Figures(
         "Late attempts of a long episode",

@@ -14,6 +14,7 @@ import platform
 import re
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import cold_start
 import flood
@@ -39,12 +40,21 @@ def main() -> None:
         tables.append(table(figures))
         raw[name] = figures.raw
         print(f"{tables[-1]}\n", flush=True)
-    results = {"machine": about, "load_before": loads, "raw": raw}
+    results = {"machine": about, "load_before": loads, "raw": rounded(raw)}
     (HERE / "results.json").write_text(json.dumps(results) + "\n")
     told = ", ".join(f"{load:.1f} before {name}" for name, load in loads.items())
     text = f"{sentence(about)} Load average: {told}.\n\n" + "\n\n".join(tables) + "\n"
     readme = HERE / "README.md"
     readme.write_text(BLOCK.sub(lambda _: text, readme.read_text()))
+
+
+def rounded(value: Any) -> Any:
+    """Round all seconds to microseconds."""
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def machine() -> dict[str, str]:

@@ -275,6 +275,7 @@ class Refiner:
             return Stop("stopped", "stopped by a person")
 
     async def _fold(self) -> Stop:
+        await self._model.check()
         state, _ = await self._env.areset(seed=self._seed)
         self.episode = self._described(state.hidden.episode)
         await self._record(Recorder.begin)

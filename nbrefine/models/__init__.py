@@ -25,6 +25,17 @@ class Model(Protocol):
         """What the record calls the model, for example `openai:gpt-4o-mini`."""
         ...
 
+    async def check(self) -> None:
+        """Find out, before anything is begun, what would keep the model from answering.
+
+        It is quick and costs nothing; what only a real call can tell stays open.
+
+        Raises
+        ------
+        ModelError: a call would fail, and why.
+        """
+        ...
+
     def complete(
         self,
         messages: Sequence[Message],

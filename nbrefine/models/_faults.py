@@ -28,6 +28,8 @@ TRANSIENT = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses worth another try: the official client's, and 425 Too Early of RFC 8470."""
 
 
+_SILENT = (httpx2.ReadTimeout, httpx2.WriteTimeout)
+_BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError, httpx2.DecodingError)
 FAILURES = (openai.OpenAIError, httpx2.HTTPError, UnreadableReply, TimeoutError)
 """What a call can fail with."""
 
@@ -54,8 +56,8 @@ def diagnose(failure: Exception, *, url: str, timeout: float, known: bool) -> Fa
     failure: one of `FAILURES`.
     url: the server's base URL.
     timeout: seconds of silence after which the call was given up.
-    known: whether the server has answered before; where not, its address is more likely wrong
-        than the server is away, and it is not waited for.
+    known: whether the server has answered before, well or not; where not, its address is more
+        likely wrong than the server is away, and it is not waited for.
     """
     if isinstance(failure, openai.APIStatusError):
         return _refused(failure, url)
@@ -84,6 +86,18 @@ def is_filtered(failure: Exception) -> bool:
         "content_filter",
         "content_policy_violation",
     )
+
+
+def rules_out_replies(failure: Exception) -> bool:
+    """Tell whether a failure to list the models shows that no call would be answered.
+
+    A server that is there may have no such list, or not for every key: it says so with 403, or
+    names the scope that the key lacks.
+    """
+    if isinstance(failure, openai.AuthenticationError):
+        return "scope" not in _words(failure)
+    unanswered = isinstance(failure, openai.APIConnectionError)
+    return unanswered and not isinstance(failure.__cause__, (*_SILENT, *_BROKEN))
 
 
 def _refused(failure: openai.APIStatusError, url: str) -> Fault:
@@ -118,9 +132,9 @@ def _refused(failure: openai.APIStatusError, url: str) -> Fault:
 
 def _unreached(failure: Exception, url: str, timeout: float, known: bool) -> Fault:
     cause = failure.__cause__ if isinstance(failure, openai.APIConnectionError) else failure
-    if isinstance(cause, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
+    if isinstance(cause, _SILENT):
         return _silent(url, timeout)
-    if isinstance(cause, (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.DecodingError)):
+    if isinstance(cause, _BROKEN):
         return Fault(
             ModelResponseError,
             f"The server at {url} broke off its reply ({_words(cause)})",
@@ -156,7 +170,7 @@ def _code(failure: Exception) -> str:
 def _words(failure: object) -> str:
     """The server's own words, on one line and cut."""
     words = _body(failure).get("message") if isinstance(failure, Exception) else None
-    line = " ".join(str(words or failure or type(failure).__name__).split())
+    line = " ".join(str(words or failure).split()) or type(failure).__name__
     return line if len(line) <= EXCERPT else line[:EXCERPT] + "…"
 
 

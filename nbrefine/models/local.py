@@ -23,7 +23,6 @@ from nbrefine.errors import (
     ModelResponseError,
     ModelTimeoutError,
     ModelUnavailableError,
-    UsageError,
 )
 from nbrefine.models import weights
 from nbrefine.models._closing import Closing
@@ -75,7 +74,7 @@ class LocalModel(Closing):
         timeout: float = 600.0,
         start_timeout: float = 300.0,
     ) -> None:
-        self.path = _weights(model)
+        self.path = weights.locate(model)
         self.threads = threads or max(1, _cores() - 1)
         self.context = context
         self.max_tokens = max_tokens
@@ -101,6 +100,22 @@ class LocalModel(Closing):
     def pid(self) -> int | None:
         """Process id of the running server, or None."""
         return self._server.pid if self._server is not None else None
+
+    async def check(self) -> None:
+        """Find out whether there is memory for the weights; see `Model.check`.
+
+        Raises
+        ------
+        ModelUnavailableError: there is less than the file takes.
+        """
+        needed, free = self.path.stat().st_size, weights.available_memory()
+        if self._server is None and free < needed:
+            raise ModelUnavailableError(
+                f"{self.name} needs more than {needed / 1e9:.1f} GB of memory, "
+                f"and {free / 1e9:.1f} GB are free",
+                hint="End other programs or choose a smaller model (nbrefine models list); "
+                + weights.WITHOUT,
+            )
 
     def complete(
         self,
@@ -262,24 +277,6 @@ class _Server:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         loading = self._client is None
         return ": ".join([how, *((errors[:1] if loading else []) or lines[-1:])])
-
-
-def _weights(model: str | Path | None) -> Path:
-    """Give the file that a model's name, path or absence means."""
-    model = model or os.environ.get("NBREFINE_MODEL") or None
-    if isinstance(model, Path) or (model is not None and model.endswith(".gguf")):
-        path = Path(model).expanduser()
-        if not path.is_file():
-            raise UsageError(f"There is no weights file {path}", hint="Check the path")
-        return path
-    entries = weights.defaults() if model is None else [weights.get(model)]
-    for entry in entries:
-        if (path_here := weights.find(entry)) is not None:
-            return path_here
-    raise ModelUnavailableError(
-        f"The weights of {entries[0].name} are not on this machine",
-        hint=f"Run: nbrefine models pull {entries[0].name}",
-    )
 
 
 def _cores() -> int:

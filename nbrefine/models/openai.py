@@ -23,8 +23,9 @@ from nbrefine._portal import Run
 from nbrefine.budget import Budget
 from nbrefine.errors import ModelAuthError, ModelError, UsageError
 from nbrefine.models._closing import Closing
-from nbrefine.models._faults import FAILURES, Fault, diagnose, is_filtered
+from nbrefine.models._faults import FAILURES, Fault, diagnose, is_filtered, rules_out_replies
 from nbrefine.models._stream import Draft
+from nbrefine.redaction import SHORTEST
 from nbrefine.values import Message, Reply, Sampling
 
 LONGEST_PAUSE = 60.0
@@ -52,7 +53,7 @@ class OpenAIModel(Closing):
 
     Raises
     ------
-    UsageError: no model is named.
+    UsageError: no model is named, or the base URL is none.
     ModelAuthError: OpenAI's own server is meant and there is no key.
     """
 
@@ -77,10 +78,15 @@ class OpenAIModel(Closing):
         self.extra = dict(extra or {})
         self._key = api_key or os.environ.get("OPENAI_API_KEY", "")
         self._client: openai.AsyncOpenAI | None = None
-        self._answered = False
+        self._reached = False
         self._refused_fields: set[str] = set()
         if not self.model:
             raise UsageError("No model is named", hint='Name one: "openai:NAME" or OPENAI_MODEL')
+        if self.base_url is not None and not _is_address(self.base_url):
+            raise UsageError(
+                f'The base URL "{_shown(self.base_url)}" is no address of a server',
+                hint="Write it as in http://localhost:8000/v1",
+            )
         if not self._key and self.base_url is None:
             raise ModelAuthError(
                 "There is no key for OpenAI's server",
@@ -93,6 +99,28 @@ class OpenAIModel(Closing):
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, base_url={_shown(self.base_url or '') or None!r})"
+
+    async def check(self) -> None:
+        """Find out whether the server is there and takes the key; see `Model.check`.
+
+        It asks for the list of models and passes over whatever else goes wrong with it: not
+        every server has one, or shows it to every key.
+
+        Raises
+        ------
+        ModelUnavailableError: no server can be reached.
+        ModelAuthError: the key was refused.
+        """
+        await Run(self._check())
+
+    async def _check(self) -> None:
+        try:
+            async with asyncio.timeout(self.connect_timeout):
+                await self._connected().models.with_raw_response.list()
+        except FAILURES as failure:
+            if rules_out_replies(failure):
+                fault = diagnose(failure, url=self._url, timeout=self.timeout, known=False)
+                raise self._error(fault, fault.hint, 1, 0.0) from None
 
     def complete(
         self,
@@ -144,7 +172,7 @@ class OpenAIModel(Closing):
                         on_text("")
                     continue
                 draft.finish = "content_filter"
-            self._answered = True
+            self._reached = True
             return draft.reply(sampling, seconds=time.monotonic() - began, retries=tries)
 
     async def _try(
@@ -178,7 +206,8 @@ class OpenAIModel(Closing):
         left = math.inf if budget is None else budget.seconds_left
         if budget is not None and left <= 0:
             budget.check()
-        fault = diagnose(failure, url=self._url, timeout=self.timeout, known=self._answered)
+        self._reached |= isinstance(failure, openai.APIStatusError)
+        fault = diagnose(failure, url=self._url, timeout=self.timeout, known=self._reached)
         if not fault.again or tries > self.retries or fault.wait > LONGEST_PAUSE:
             hint = fault.hint
             if isinstance(failure, openai.NotFoundError):
@@ -242,8 +271,8 @@ class OpenAIModel(Closing):
         return f"The server has: {', '.join(shown)}{more}" if shown else ""
 
     def _hide(self, text: str) -> str:
-        """Servers quote the key they refuse."""
-        return text.replace(self._key, "[key]") if self._key else text
+        """Servers quote the key they refuse; a short one is a placeholder such as "none"."""
+        return text.replace(self._key, "[key]") if len(self._key) >= SHORTEST else text
 
     @property
     def _url(self) -> str:
@@ -270,9 +299,20 @@ class OpenAIModel(Closing):
             await client.close()
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a wrong port or IPv6 address
+        return False
+
+
 def _shown(url: str) -> str:
     """The URL without a user's name, password and query, and without a final slash."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "…"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")).rstrip(
         "/"
     )

@@ -43,6 +43,9 @@ class RecordedModel:
     def __repr__(self) -> str:
         return f"RecordedModel(name={self.name!r}, strict={self.strict})"
 
+    async def check(self) -> None:
+        """Do nothing: a record can always be read."""
+
     def complete(
         self,
         messages: Sequence[Message],

@@ -60,6 +60,9 @@ class ScriptedModel:
     def __repr__(self) -> str:
         return f"ScriptedModel(name={self.name!r})"
 
+    async def check(self) -> None:
+        """Do nothing: a script can always be played."""
+
     def complete(
         self,
         messages: Sequence[Message],

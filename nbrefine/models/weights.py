@@ -103,21 +103,37 @@ def defaults() -> list[Weights]:
     return [*fitting, *(entry for entry in reversed(entries) if entry not in fitting)]
 
 
-def available_memory() -> int:
+def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
     """Give the bytes of memory that are free here, within a control group's limit too."""
     free = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free.append(1024 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable")))
-    group = Path("/sys/fs/cgroup")
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        # A limit of "max", or no such file, is no limit.
-        with contextlib.suppress(OSError, ValueError):
-            free.append(int((group / limit).read_text()) - int((group / used).read_text()))
+    # A limit of "max", or no such file, is no limit.
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        free.append(1024 * _figures(Path("/proc/meminfo"))["MemAvailable:"])
+    for limit, used, statistics, cached in _CONTROL_GROUPS:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            reclaimable = _figures(group / statistics)[cached]
+            taken = int((group / used).read_text()) - reclaimable
+            free.append(int((group / limit).read_text()) - taken)
     return max(0, min(free))
+
+
+# Of versions 2 and 1: the limit, what is used, and what of it are pages of files that the system
+# takes back when it needs memory.
+_CONTROL_GROUPS = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
+)
+
+
+def _figures(path: Path) -> dict[str, int]:
+    """Read a file of the system whose lines begin with a name and a number."""
+    lines = path.read_text(encoding="ascii").splitlines()
+    return {name: int(number) for name, number, *_ in map(str.split, lines)}
 
 
 def cache_dir() -> Path:
@@ -133,6 +149,38 @@ def find(name: str | Weights) -> Path | None:
     entry = get(name) if isinstance(name, str) else name
     path = cache_dir() / entry.file
     return path if path.is_file() and path.stat().st_size == entry.bytes else None
+
+
+def locate(model: str | Path | None = None) -> Path:
+    """Give the weights file that a model's name, path or absence means.
+
+    Parameters
+    ----------
+    model: a name of the catalogue or the path of a `.gguf` file; by default the file that
+        NBREFINE_MODEL names, or else the best one that is here, those that fit in memory first.
+
+    Raises
+    ------
+    UsageError: there is no such name or file.
+    ModelUnavailableError: the weights are not here.
+    """
+    model = model or os.environ.get("NBREFINE_MODEL") or None
+    if isinstance(model, Path) or (model is not None and model.endswith(".gguf")):
+        path = Path(model).expanduser()
+        if not path.is_file():
+            raise UsageError(f"There is no weights file {path}", hint="Check the path")
+        return path
+    entries = defaults() if model is None else [get(model)]
+    for entry in entries:
+        if (path_here := find(entry)) is not None:
+            return path_here
+    raise ModelUnavailableError(
+        f"The weights of {entries[0].name} are not on this machine",
+        hint=f"Run: nbrefine models pull {entries[0].name}; {WITHOUT}",
+    )
+
+
+WITHOUT = "without a model, replies written to a file can be played: --model scripted:FILE"
 
 
 def pull(name: str | Weights, *, progress: Progress | None = None) -> Run[Path]:
@@ -210,7 +258,8 @@ async def _fetch(entry: Weights, part: Path, progress: Progress) -> None:
             troubles.append(f"{title}: it has another file under this name")
     raise ModelUnavailableError(
         f"The weights of {entry.name} could not be fetched ({'; '.join(troubles)})",
-        hint="Connect to a network and pull again, or set NBREFINE_MODEL to a .gguf file you have",
+        hint="Connect to a network and pull again, or set NBREFINE_MODEL to a .gguf file you have; "
+        + WITHOUT,
     )
 
 

@@ -43,6 +43,9 @@ class Exchange(BaseHTTPRequestHandler):
         self.server.script.pop(0)(self)
 
     def do_GET(self) -> None:
+        if self.server.listing is not None:
+            self.server.listing(self)
+            return
         names = self.server.models
         self.json({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
@@ -111,6 +114,8 @@ class LoopbackServer(ThreadingHTTPServer):
         self.requests: list[Request] = []
         self.key = "sk-test-0123456789abcdefghij"
         self.models = ["served", "other"]
+        self.listing: Script | None = None
+        """Answers a question for the models, in place of `models`."""
         self._open = 0
         self._changed = threading.Condition()
 

@@ -290,6 +290,19 @@ def test_a_file_that_holds_no_weights_is_told_in_llama_cpps_words(tmp_path: Path
         model.complete(ASK).result(120)
 
 
+def test_too_little_memory_is_told_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "own.gguf"
+    with path.open("wb") as file:
+        file.truncate(1_500_000_000)  # sparse
+    monkeypatch.setattr(weights, "available_memory", lambda: 1_400_000_000)
+    with pytest.raises(ModelUnavailableError, match=r"1\.5 GB.*1\.4 GB are free.*scripted:FILE"):
+        asyncio.run(LocalModel(path).check())
+    monkeypatch.setattr(weights, "available_memory", lambda: 1_600_000_000)
+    asyncio.run(LocalModel(path).check())
+
+
 def test_the_file_of_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "own.gguf"
     own.touch()

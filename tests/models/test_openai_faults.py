@@ -131,6 +131,78 @@ def test_where_nobody_listens_the_error_comes_at_once_and_says_how_to_look(
     asyncio.run(model.aclose())
 
 
+def test_a_server_that_has_answered_is_waited_for_when_it_goes_away(
+    server: LoopbackServer, make: Make
+) -> None:
+    def answer_and_close_the_door(exchange: Exchange) -> None:
+        server.socket.close()
+        exchange.json({"error": {"message": "going down"}}, status=503)
+        exchange.close_connection = True
+
+    server.script = [answer_and_close_the_door]
+    with pytest.raises(ModelUnavailableError, match=r"No server can be reached.*3 tries"):
+        make(retries=2).complete(HELLO).result(30)
+
+
+def test_a_check_says_what_is_wrong_before_any_call(
+    server: LoopbackServer, make: Make, closed_port: int
+) -> None:
+    with pytest.raises(ModelUnavailableError, match="No server can be reached"):
+        asyncio.run(make(base_url=f"http://127.0.0.1:{closed_port}/v1").check())
+    server.listing = server.error(401, f"Incorrect API key provided: {server.key}")
+    with pytest.raises(ModelAuthError, match=r"Incorrect API key provided: \[key\]"):
+        asyncio.run(make().check())
+    assert server.requests == []
+
+
+def _hang_up(exchange: Exchange) -> None:
+    exchange.close_connection = True
+
+
+def _list_in_another_shape(exchange: Exchange) -> None:
+    exchange.bytes(b"<html>It works!</html>", "text/html")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(403, "not for this key"), (401, "Missing scopes: api.model.read"), (404, "no"), (500, "no")],
+)
+def test_a_check_passes_where_only_the_list_of_models_is_refused(
+    server: LoopbackServer, make: Make, status: int, said: str
+) -> None:
+    server.listing = server.error(status, said)
+    asyncio.run(make().check())
+
+
+@pytest.mark.parametrize("listing", [None, _hang_up, _list_in_another_shape])
+def test_a_check_passes_where_a_server_answers_anything_at_all(
+    server: LoopbackServer, make: Make, listing: Callable[[Exchange], None] | None
+) -> None:
+    server.listing = listing
+    asyncio.run(make().check())
+
+
+def test_a_check_waits_for_a_slow_list_no_longer_than_for_a_connection(
+    server: LoopbackServer, make: Make
+) -> None:
+    ended = threading.Event()
+
+    def say_nothing(exchange: Exchange) -> None:
+        ended.wait(30)
+
+    server.listing = say_nothing
+    asyncio.run(make(connect_timeout=0.2).check())
+    ended.set()
+
+
+def test_a_placeholder_for_a_key_is_not_hidden_in_other_words(
+    server: LoopbackServer, make: Make
+) -> None:
+    server.script = [server.error(400, "no such thing")]
+    with pytest.raises(ModelRequestError, match="no such thing"):
+        make(api_key="no").complete(HELLO).result(30)
+
+
 def test_a_silent_server_is_given_up(server: LoopbackServer, make: Make) -> None:
     silent = threading.Event()
 

@@ -299,6 +299,15 @@ def test_what_is_missing_is_told_before_any_call() -> None:
         OpenAIModel(base_url="http://127.0.0.1:1/v1")
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000/v1", "nonsense", "http://", "ftp://host/v1", "http://[bad", "http://h:99999"],
+)
+def test_a_base_url_that_is_no_address_is_told_before_any_call(url: str) -> None:
+    with pytest.raises(UsageError, match=r"is no address of a server.*http://localhost:8000/v1"):
+        OpenAIModel("served", base_url=url)
+
+
 def test_a_password_in_the_base_url_is_not_shown() -> None:
     model = OpenAIModel("served", base_url="https://me:hunter2@example.org/v1?key=hunter2")
     assert repr(model) == "OpenAIModel('served', base_url='https://example.org/v1')"

@@ -318,3 +318,28 @@ def test_free_memory_is_no_more_than_there_is() -> None:
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     total = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal"))
     assert 0 < weights.available_memory() <= total
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "statistics", "cached"),
+    [
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+            "total_inactive_file",
+        ),
+    ],
+)
+def test_pages_of_files_in_a_control_group_count_as_free(
+    tmp_path: Path, limit: str, used: str, statistics: str, cached: str
+) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / limit).write_text("50000000\n")
+    (tmp_path / used).write_text("48000000\n")
+    (tmp_path / statistics).write_text(f"anon 7000000\n{cached} 40000000\n")
+    # 50 MB of limit less the 48 MB used, of which 40 MB can be taken back.
+    assert weights.available_memory(tmp_path) == 42_000_000
+    (tmp_path / limit).write_text("max\n")
+    assert weights.available_memory(tmp_path) > 50_000_000

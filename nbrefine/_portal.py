@@ -212,6 +212,11 @@ async def call_user(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
 
     The thread is a daemon of its own, so that a function that never returns can neither block
     the portal nor the end of the process.
+
+    Raises
+    ------
+    Exception: what the function raised; a RuntimeError where that was no `Exception`, as after
+        `sys.exit()`.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
@@ -232,10 +237,13 @@ async def call_user(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
             value = context.run(function, *args, **kwargs)
             if inspect.isawaitable(value):
                 value = asyncio.run(_finish(value))
-        except StopIteration as stopped:
-            error = RuntimeError(f"the function raised StopIteration({stopped.value!r})")
         except BaseException as raised:
             error = raised
+            if isinstance(raised, StopIteration) or not isinstance(raised, Exception):
+                # A future takes no StopIteration, SystemExit would end the portal's loop and
+                # with it every wait, and a CancelledError would pass for a stopped run.
+                error = RuntimeError(f"the function raised {raised!r}")
+                error.__cause__ = raised
         if not loop.is_closed():
             loop.call_soon_threadsafe(deliver, value, error)
 

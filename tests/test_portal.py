@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -192,12 +193,32 @@ def test_user_functions_run_off_the_portal_plain_and_async() -> None:
     assert Run(main()).result(10) == (True, False, False)
 
 
-def test_a_user_function_that_raises_stop_iteration_is_an_error_not_a_hang() -> None:
-    async def main() -> None:
-        await call_user(next, iter(()))
+def _exit() -> NoReturn:
+    raise SystemExit(3)
 
-    with pytest.raises(RuntimeError, match="StopIteration"):
+
+def _interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _stop_iteration() -> NoReturn:
+    raise StopIteration(1)
+
+
+async def _cancel() -> NoReturn:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("function", [_exit, _interrupt, _stop_iteration, _cancel])
+def test_what_a_user_function_raises_is_an_error_and_the_portal_lives_on(
+    function: Callable[[], object],
+) -> None:
+    async def main() -> None:
+        await call_user(function)
+
+    with pytest.raises(RuntimeError, match="the function raised"):
         Run(main()).result(10)
+    assert Run(value()).result(10) == "value"
 
 
 def test_the_heartbeat_wakes_an_idle_loop_that_waits() -> None:

@@ -249,9 +249,7 @@ class Process:
 
     def _end(self, code: int | None, memory: int | None) -> None:
         self._listen()
-        name = ""
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
+        name = _signal_name(-code) if code is not None and code < 0 else ""
         stack = ""
         if name in _FAULTS and self._folder:
             with contextlib.suppress(OSError):
@@ -307,6 +305,13 @@ class _Manager(AsyncKernelManager):
         command: list[str] = super().format_kernel_cmd(extra_arguments)
         setpriv = shutil.which("setpriv") if sys.platform == "linux" and self.is_local else None
         return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else command
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _is_local(metadata: Mapping[str, Any]) -> bool:

@@ -42,6 +42,14 @@ def test_an_exit_code_is_told() -> None:
         assert (result.death.exit_code, result.death.signal) == (3, "")
 
 
+def test_a_signal_without_a_name_ends_a_kernel_like_any_other() -> None:
+    with Kernel.start() as kernel:
+        # 35 is the second real-time signal of Linux, for which Python has no name.
+        result = kernel.run("import os; os.kill(os.getpid(), 35)", timeout=20).result(60)
+        assert result.status == "died"
+        assert str(result.death) == "the kernel died (killed by signal 35)"
+
+
 def test_a_crash_shows_the_python_stack() -> None:
     with Kernel.start() as kernel:
         source = "import ctypes\ndef the_culprit():\n    ctypes.string_at(0)\nthe_culprit()"

@@ -79,7 +79,7 @@ class RunConfig(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """How long one reply may be, in tokens."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     """Seeds the kernel's random numbers and the model's draws."""
     max_total_tokens: Annotated[int, Field(ge=1)] | None = None
     """How many tokens the whole run may take."""

@@ -6,14 +6,17 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from nbrefine._portal import Run
 from nbrefine._version import __version__
 from nbrefine.errors import NbrefineError
+
+if TYPE_CHECKING:
+    from nbrefine.models import Model
 
 PACKAGES = ("jupyter_client", "ipykernel", "ipython", "nbformat", "openai", "pandas")
 """Whose versions explain most differences between two machines."""
@@ -52,7 +55,7 @@ def examine() -> tuple[Finding, ...]:
             "rebuild: a rejected attempt costs a fresh kernel; copies of a live kernel (fork) "
             "are not built yet",
         ),
-        *_local_model(),
+        _local_model(),
         _server(),
     )
 
@@ -110,35 +113,42 @@ def _kernel_start() -> Finding:
     )
 
 
-def _local_model() -> Iterator[Finding]:
-    from nbrefine.models import weights
+def _local_model() -> Finding:
+    from nbrefine.models.local import LocalModel
 
-    version = _installed("xllamacpp")
-    if version is None:
-        yield Finding(
-            "local model",
-            "absent",
-            "xllamacpp is not installed",
-            "Run: pip install 'nbrefine[local]'",
-        )
-    here = [entry.name for entry in weights.catalog() if weights.find(entry.name) is not None]
-    if here:
-        yield Finding("weights", "ok", ", ".join(here))
-    else:
-        yield Finding("weights", "absent", "no model is here", "Run: nbrefine models pull")
+    return _checked("local model", LocalModel, lambda model: f"{model.name}, {model.path}")
 
 
 def _server() -> Finding:
-    """Say which server the environment points at; the key itself is never shown."""
-    key = "with a key" if os.environ.get("OPENAI_API_KEY") else "without a key"
-    url = os.environ.get("OPENAI_BASE_URL")
-    if url:
-        return Finding("server", "ok", f"{urlsplit(url).hostname or url} (OPENAI_BASE_URL), {key}")
-    if os.environ.get("OPENAI_API_KEY"):
-        return Finding("server", "ok", "the openai package's default, with a key (OPENAI_API_KEY)")
-    return Finding(
-        "server",
-        "absent",
-        "none is configured; the local model needs none",
-        "For one: set OPENAI_BASE_URL and OPENAI_API_KEY",
-    )
+    """Ask the server that the environment points at; the key itself is never shown."""
+    if not os.environ.get("OPENAI_BASE_URL") and not os.environ.get("OPENAI_API_KEY"):
+        return Finding(
+            "server",
+            "absent",
+            "none is configured; the local model needs none",
+            "For one: set OPENAI_BASE_URL and OPENAI_API_KEY",
+        )
+
+    from nbrefine.models.openai import OpenAIModel
+
+    return _checked("server", lambda: OpenAIModel("any"), lambda model: f"{model.url} is there")
+
+
+M = TypeVar("M", bound="Model")
+
+
+def _checked(name: str, make: Callable[[], M], told: Callable[[M], str]) -> Finding:
+    """Make a model and check it; a trouble is told in its own words."""
+
+    async def check(model: M) -> None:
+        try:
+            await model.check()
+        finally:
+            await model.aclose()
+
+    try:
+        model = make()
+        Run(check(model)).result()
+    except NbrefineError as error:
+        return Finding(name, "absent", error.message, error.hint)
+    return Finding(name, "ok", told(model))

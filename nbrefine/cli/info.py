@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from nbrefine.errors import NbrefineError
 
 models = typer.Typer(help="List local models and fetch their weights.", no_args_is_help=False)
 
@@ -48,7 +51,10 @@ def list_models(
     for entry, path in entries:
         typer.echo(f"{entry.name}  {entry.bytes / 1e6:.0f} MB, {entry.license}: {entry.note}")
         typer.echo(f"    {path or 'not here; nbrefine models pull ' + entry.name}")
-    typer.echo(f"`local` is {weights.recommended().name} on this machine now")
+    try:
+        typer.echo(f"`local` is {weights.locate()}")
+    except NbrefineError as error:
+        typer.echo(f"`local` cannot run: {error}")
 
 
 @models.command("pull")
@@ -61,7 +67,11 @@ def pull_model(
     from nbrefine.cli.progress import download
     from nbrefine.models import weights
 
-    entry = weights.get(name.removeprefix("local:"))
+    name = name.removeprefix("local:")
+    if name.endswith(".gguf") or (name == "local" and os.environ.get("NBREFINE_MODEL")):
+        typer.echo(str(weights.locate(None if name == "local" else name)))
+        return
+    entry = weights.get(name)
     if (path := weights.find(entry)) is None:
         typer.echo(f"{entry.name}: {entry.license}, published as {entry.repo}", err=True)
         try:

@@ -15,6 +15,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from nbrefine.notebook.markdown import one_line, visible
+
 if TYPE_CHECKING:
     from nbrefine._portal import Run
     from nbrefine.loop import EpisodeRun
@@ -111,11 +113,11 @@ def _reason(turn: Turn) -> str:
     if turn.accepted:
         return ""
     if turn.result is not None and turn.result.error is not None:
-        return " ".join(str(turn.result.error).split())
+        return one_line(str(turn.result.error))
     if turn.tests is None:
         return turn.extraction.reason
     failing = [case.name for case in turn.tests.cases if not case.passed]
-    return turn.tests.problem or "failing: " + ", ".join(failing)
+    return one_line(turn.tests.problem or "failing: " + ", ".join(failing))
 
 
 def _now(run: EpisodeRun, max_turns: int) -> Text:
@@ -130,7 +132,7 @@ def _now(run: EpisodeRun, max_turns: int) -> Text:
 
 
 def _reply_tail(text: str) -> list[RenderableType]:
-    lines = text.splitlines()[-SHOWN_REPLY_LINES:]
+    lines = visible(text).splitlines()[-SHOWN_REPLY_LINES:]
     return [Text("  " + line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
 
 
@@ -142,7 +144,7 @@ def report(episode: Episode, record: Path) -> None:
     spent = f"{turns}, {episode.usage.total_tokens} tokens, {episode.seconds:.1f} s"
     if episode.solved:
         typer.echo(f"Solved{detail} ({spent})\n")
-        typer.echo(episode.accepted[-1].code.rstrip() + "\n")
+        typer.echo(visible(episode.accepted[-1].code.rstrip()) + "\n")
     else:
         best = episode.best
         typer.echo(f"Not solved{detail} ({spent})")

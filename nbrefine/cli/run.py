@@ -152,7 +152,8 @@ def _configure(
     for key, path in files.items():
         if path is not None:
             given[key] = read_text(path, what=f"{key} file")
-    if task.endswith((".yaml", ".yml")) and len(task.split()) == 1:
+    # Words that end so are a file only where there is one of that name.
+    if task.endswith((".yaml", ".yml")) and (len(task.split()) == 1 or Path(task).exists()):
         return RunConfig.load(Path(task), options=given)
     return RunConfig.from_options({**given, "task": task})
 
@@ -175,6 +176,7 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
     from nbrefine import history, loop, models, notebook
     from nbrefine._portal import Run
     from nbrefine.budget import Budget
+    from nbrefine.values import Episode
 
     model = models.resolve(config.model, base_url=config.base_url, load=notebook.load)
     try:
@@ -198,7 +200,7 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
         finally:
             episode_run.stop()
     except NbrefineError as error:
-        if error.episode is not None:
+        if isinstance(error.episode, Episode) and error.episode.turns:
             typer.echo(f"The episode so far is in {record}", err=True)
         raise
     finally:
@@ -207,7 +209,10 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
 
 @contextmanager
 def _stopping_on_signals(episode_run: EpisodeRun, record: Path) -> Iterator[list[int]]:
-    """Turn the first Ctrl-C, TERM or HUP into a clean stop, and the second into a hard one."""
+    """Turn the first Ctrl-C, TERM or HUP into a clean stop, and the second into a hard one.
+
+    A signal that is ignored already stays so: `nohup` means it.
+    """
     caught: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -219,7 +224,8 @@ def _stopping_on_signals(episode_run: EpisodeRun, record: Path) -> Iterator[list
         episode_run.stop()
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, stop) for number in signals}
+    heeded = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield caught
     finally:

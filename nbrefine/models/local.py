@@ -74,6 +74,11 @@ class LocalModel(Closing):
         timeout: float = 600.0,
         start_timeout: float = 300.0,
     ) -> None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ModelUnavailableError(
+                "Local models need the package xllamacpp, which is not installed",
+                hint="Run: pip install 'nbrefine[local]'",
+            )
         self.path = weights.locate(model)
         self.threads = threads or max(1, _cores() - 1)
         self.context = context
@@ -82,11 +87,6 @@ class LocalModel(Closing):
         self.start_timeout = start_timeout
         self._one_at_a_time = asyncio.Lock()
         self._server: _Server | None = None
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise ModelUnavailableError(
-                "Local models need the package xllamacpp, which is not installed",
-                hint="Run: pip install 'nbrefine[local]'",
-            )
 
     @property
     def name(self) -> str:

@@ -119,7 +119,7 @@ class OpenAIModel(Closing):
                 await self._connected().models.with_raw_response.list()
         except FAILURES as failure:
             if rules_out_replies(failure):
-                fault = diagnose(failure, url=self._url, timeout=self.timeout, known=False)
+                fault = diagnose(failure, url=self.url, timeout=self.timeout, known=False)
                 raise self._error(fault, fault.hint, 1, 0.0) from None
 
     def complete(
@@ -207,7 +207,7 @@ class OpenAIModel(Closing):
         if budget is not None and left <= 0:
             budget.check()
         self._reached |= isinstance(failure, openai.APIStatusError)
-        fault = diagnose(failure, url=self._url, timeout=self.timeout, known=self._reached)
+        fault = diagnose(failure, url=self.url, timeout=self.timeout, known=self._reached)
         if not fault.again or tries > self.retries or fault.wait > LONGEST_PAUSE:
             hint = fault.hint
             if isinstance(failure, openai.NotFoundError):
@@ -275,7 +275,8 @@ class OpenAIModel(Closing):
         return text.replace(self._key, "[key]") if len(self._key) >= SHORTEST else text
 
     @property
-    def _url(self) -> str:
+    def url(self) -> str:
+        """The server's base URL, as far as it may be shown."""
         return _shown(str(self._connected().base_url))
 
     def _connected(self) -> openai.AsyncOpenAI:

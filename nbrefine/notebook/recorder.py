@@ -75,8 +75,9 @@ class Recorder:
     Parameters
     ----------
     path: the notebook, ending in `.ipynb`; its folder exists.
-    overwrite: whether an episode recorded there before may be replaced.  A notebook that is no
-        episode is never replaced, nor one that another run is recording.
+    overwrite: whether an episode recorded there before may be replaced; one without a turn
+        always may.  A notebook that is no episode is never replaced, nor one that another run
+        is recording.
 
     Raises
     ------
@@ -100,8 +101,9 @@ class Recorder:
         RecordError: as the class says.
         """
         if self._real.exists():
-            document.record_of(files.read_json(self._real), str(self._real))
-            if not self._overwrite:
+            notebook = files.read_json(self._real)
+            document.record_of(notebook, str(self._real))
+            if not self._overwrite and document.parse(notebook, where=str(self._real)).turns:
                 raise RecordError(
                     f"{self._real} holds an episode already",
                     hint="Choose another name, or say that it may be overwritten",

@@ -21,18 +21,35 @@ def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
 
 
 def test_the_doctor_starts_a_real_kernel_and_shows_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    refusing: Callable[[int], str],
 ) -> None:
+    monkeypatch.delenv("NBREFINE_MODEL", raising=False)
     monkeypatch.setenv("NBREFINE_CACHE", str(tmp_path))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:word@127.0.0.1:9/v1")
+    url = refusing(404)
+    monkeypatch.setenv("OPENAI_BASE_URL", url.replace("//", "//user:word@"))
     assert call(["doctor", "--json"]) == 0
     found = findings(capsys)
     assert found["kernel start"]["status"] == "ok"
     assert "python3" in found["kernels"]["detail"]
-    assert found["weights"]["status"] == "absent"
-    assert "nbrefine models pull" in found["weights"]["hint"]
-    assert found["server"]["detail"] == "127.0.0.1 (OPENAI_BASE_URL), with a key"
+    assert found["local model"]["status"] == "absent"
+    assert "nbrefine models pull" in found["local model"]["hint"]
+    assert (found["server"]["status"], found["server"]["detail"]) == ("ok", f"{url} is there")
+
+
+def test_the_doctor_tries_the_server_and_the_file_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("NBREFINE_MODEL", str(tmp_path / "gone.gguf"))
+    assert call(["doctor", "--json"]) == 0
+    found = findings(capsys)
+    assert found["server"]["status"] == "absent"
+    assert "No server can be reached at http://127.0.0.1:9/v1" in found["server"]["detail"]
+    assert str(tmp_path / "gone.gguf") in found["local model"]["detail"]
 
 
 def test_the_doctor_ends_with_3_where_no_kernel_starts(
@@ -48,13 +65,31 @@ def test_the_doctor_ends_with_3_where_no_kernel_starts(
 def test_models_list_says_what_is_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv("NBREFINE_MODEL", raising=False)
     monkeypatch.setenv("NBREFINE_CACHE", str(tmp_path))
     assert call(["models", "list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["license"] for row in rows} == {"Apache-2.0"}
     assert {row["path"] for row in rows} == {None}
     assert call(["models", "list"]) == 0
-    assert "nbrefine models pull qwen2.5-coder-1.5b" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "nbrefine models pull qwen2.5-coder-1.5b" in told
+    assert "`local` cannot run" in told
+
+
+def test_a_file_of_ones_own_is_local_and_nothing_is_pulled_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NBREFINE_CACHE", str(tmp_path / "empty"))
+    own = tmp_path / "own.gguf"
+    own.touch()
+    assert call(["models", "pull", f"local:{own}"]) == 0
+    monkeypatch.setenv("NBREFINE_MODEL", str(own))
+    assert call(["models", "pull"]) == 0
+    assert capsys.readouterr().out == f"{own}\n" * 2
+    assert call(["models", "list"]) == 0
+    assert f"`local` is {own}" in capsys.readouterr().out
+    assert not (tmp_path / "empty").exists()
 
 
 def test_pulling_an_unknown_model_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,22 @@ def test_a_task_file_runs_with_its_own_keys() -> None:
     assert episode.task.id == "job"
 
 
+def test_a_task_file_may_have_blanks_in_its_name() -> None:
+    Path("my job.yaml").write_text(f"task: Set x to 2.\nmodel: {replies(RIGHT)}\n")
+    assert call(["run", "my job.yaml", "-q"]) == 0
+    assert notebook.load("episode.ipynb").task.prompt == "Set x to 2."
+
+
+def test_what_a_model_writes_cannot_act_on_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reply = "```python\nx = 2  # \x1b]0;title\x07\x1b[2J\x08done\n```"
+    assert call(asked(reply)) == 0
+    captured = capsys.readouterr()
+    assert "x = 2  # \\x08done" in captured.out
+    assert "\x1b" not in captured.out + captured.err
+
+
 def test_a_data_file_is_named_from_the_notebooks_folder() -> None:
     Path("data").mkdir()
     Path("data/table.csv").write_text("a\n2\n")
@@ -124,6 +140,8 @@ BAD_INPUT = {
     "someone's notebook": (["-o", "mine.ipynb"], "mine.ipynb"),
     "unknown history": (["--history", "sideways"], "sideways"),
     "no turns": (["--max-turns", "0"], "max_turns"),
+    "no seed of a kernel": (["--seed", "-1"], "seed"),
+    "no address": (["--model", "openai:x", "--base-url", "localhost:8000"], "localhost:8000"),
     "unknown option": (["--max-turn", "3"], "--max-turns"),
 }
 
@@ -158,15 +176,43 @@ def test_a_trouble_is_json_too_where_json_was_asked_for(
     assert "no-such-kernel" in told["error"]["message"]
 
 
-def test_a_server_that_is_not_there_is_the_hosts_trouble(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+KEY = "sk-not-a-real-key-0123456789"
+
+
+@pytest.mark.parametrize("status", [None, 401])
+def test_no_server_or_a_wrong_key_is_one_line_before_anything_begins(
+    status: int | None,
+    refusing: Callable[[int], str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
-    arguments = ["run", "Set x.", "--model", "openai:some", "--base-url", "http://127.0.0.1:9/v1"]
-    assert call([*arguments, "--quiet"]) == 3
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert call([*asked(RIGHT), "-o", "out.ipynb", "-q"]) == 0
+    before = Path("out.ipynb").read_bytes()
+    Path("setup.py").write_text("open('begun', 'w').close()\n")
+    url = refusing(status) if status else "http://127.0.0.1:9/v1"
+    where = ["--model", "openai:some", "--base-url", url, "-o", "out.ipynb", "--overwrite"]
+    assert call(["run", "Set x.", "--setup", "setup.py", *where]) == 3
     captured = capsys.readouterr()
-    assert "127.0.0.1:9" in captured.err
-    assert "sk-not-a-real-key" not in captured.err
+    assert captured.out == ""
+    assert re.fullmatch(r"nbrefine: .+\n", captured.err)
+    assert url in captured.err
+    assert ("OPENAI_API_KEY" if status else "OPENAI_BASE_URL") in captured.err
+    assert KEY not in captured.err
+    assert Path("out.ipynb").read_bytes() == before
+    assert not Path("begun").exists()
+
+
+def test_a_model_that_the_server_lacks_is_one_line_and_the_name_of_the_record_stays_free(
+    refusing: Callable[[int], str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    where = ["--model", "openai:some", "--base-url", refusing(404), "-o", "out.ipynb"]
+    assert call(["run", "Set x.", *where]) == 3
+    assert re.fullmatch(r"nbrefine: .+The server has: served\n", capsys.readouterr().err)
+    assert call([*asked(RIGHT), "-o", "out.ipynb", "-q"]) == 0
 
 
 def test_the_traceback_is_there_for_who_asks(
@@ -178,11 +224,11 @@ def test_the_traceback_is_there_for_who_asks(
 
 
 @contextmanager
-def running(cell: str) -> Iterator[subprocess.Popen[str]]:
+def running(cell: str, *through: str) -> Iterator[subprocess.Popen[str]]:
     """Give a run whose first turn is finished and whose second turn's cell runs."""
     second = f"```python\nopen('running', 'w').write(str(__import__('os').getpid()))\n{cell}\n```"
     process = subprocess.Popen(
-        [NBREFINE, *asked(WRONG, second), "-o", "out.ipynb"],
+        [*through, NBREFINE, *asked(WRONG, second), "-o", "out.ipynb"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -219,6 +265,17 @@ def test_a_signal_ends_the_run_with_a_complete_record(sent: signal.Signals, code
     assert episode.stop.reason == "stopped"
     assert episode.turns[0].code == "x = 1"
     assert not Path("out.nbrefine.jsonl").exists()
+
+
+def test_a_hang_up_that_is_ignored_ends_nothing() -> None:
+    with running(
+        "import os, time\nwhile not os.path.exists('go on'): time.sleep(0.01)\nx = 2", "nohup"
+    ) as process:
+        process.send_signal(signal.SIGHUP)
+        Path("go on").touch()
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    assert notebook.load("out.ipynb").solved
 
 
 def test_a_second_signal_leaves_at_once_and_leaves_no_kernel() -> None:

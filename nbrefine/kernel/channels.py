@@ -29,7 +29,7 @@ Deliver = Callable[[Channel, Message], None]
 
 _CHANNELS: tuple[Channel, ...] = ("iopub", "control", "shell")
 _BURST = 500  # messages taken off one socket before the others have their turn
-_GATHER = 2  # milliseconds that text waits for more text, so that a flood wakes the loop less
+_GATHER = 20  # milliseconds that text waits for more text, so that a flood wakes nobody each line
 
 _context: zmq.Context[zmq.Socket[bytes]] | None = None
 _context_pid = 0
@@ -110,13 +110,17 @@ class Channels:
             sockets["control"] = self._connect("control", zmq.DEALER)
             sockets["iopub"] = self._connect("iopub", zmq.SUB)
             sockets["monitor"] = sockets["iopub"].get_monitor_socket(zmq.EVENT_DISCONNECTED)
-            poller = zmq.Poller()
-            for each in sockets.values():
-                poller.register(each, zmq.POLLIN)
-            poller.register(self._woken.fileno(), zmq.POLLIN)
+            others, everything = zmq.Poller(), zmq.Poller()
+            for each in (*sockets.values(), self._woken.fileno()):
+                everything.register(each, zmq.POLLIN)
+                if each is not sockets["iopub"]:
+                    others.register(each, zmq.POLLIN)
             while not self._closing:
-                ready = dict(poller.poll(_GATHER if self._gathered else None))
-                self._serve(sockets, ready)
+                if self._gathered:  # more text wakes nobody until it is time
+                    ready = dict(others.poll(_GATHER))
+                    self._serve(sockets, {**ready, sockets["iopub"]: zmq.POLLIN}, urgent=True)
+                else:
+                    self._serve(sockets, dict(everything.poll()))
         except zmq.ZMQError as error:
             self._gathered += [("unreadable", {"reason": str(error)}), ("lost", {})]
             self._hand_over()
@@ -130,11 +134,17 @@ class Channels:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and its waiters too
                 self._loop.call_soon_threadsafe(self._closed.set_result, None)
 
-    def _serve(self, sockets: dict[str, zmq.Socket[bytes]], ready: dict[Any, int]) -> None:
-        """Send what is to be sent, take in what has come, and pass it on when it is time."""
+    def _serve(
+        self, sockets: dict[str, zmq.Socket[bytes]], ready: dict[Any, int], *, urgent: bool = False
+    ) -> None:
+        """Send what is to be sent, take in what has come, and pass it on.
+
+        Parameters
+        ----------
+        urgent: pass it on even if it is text alone.
+        """
         if self._woken.fileno() in ready:
             self._send_all(sockets)
-        urgent = not ready or len(self._gathered) >= _BURST
         if sockets["monitor"] in ready:
             sockets["monitor"].recv_multipart()
             while self._receive("iopub", sockets["iopub"]) is not None:
@@ -144,7 +154,7 @@ class Channels:
         for name in _CHANNELS:
             if sockets[name] in ready:
                 urgent |= bool(self._receive(name, sockets[name]))
-        if urgent and self._gathered:
+        if self._gathered and (urgent or len(self._gathered) >= _BURST):
             self._hand_over()
 
     def _connect(self, channel: str, kind: int) -> zmq.Socket[bytes]:

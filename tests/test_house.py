@@ -8,8 +8,11 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,31 @@ def test_no_module_imports_a_name_from_the_root() -> None:
         if importlib.util.find_spec(f"nbrefine.{alias.name}") is None
     ]
     assert found == []
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """What comes along with another package today may stay away tomorrow."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    declared = {normal(re.split(r"[<>=\[ ]", requirement)[0]) for requirement in wanted}
+    homes = packages_distributions()
+    found = {name for path in modules() for name in imported(path)}
+    foreign = found - sys.stdlib_module_names - {"nbrefine"}
+    assert {name for name in foreign if not declared & set(map(normal, homes[name]))} == set()
+
+
+def normal(distribution: str) -> str:
+    """Spell a distribution's name as the package index compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Give the top-level names that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
 
 
 def test_every_module_has_fewer_than_500_lines() -> None:

@@ -75,6 +75,12 @@ class Cut:
     """Characters (or outputs, for "outputs") that stayed."""
     dropped: int
     """Characters (or outputs) that were left out."""
+    files: tuple[str, ...] = ()
+    """Where all of it is, as FOLDER/HASH.txt, FOLDER/HASH.png and the like; text of every kind
+    is in one file, each value of another MIME type in its own.  The folder is that of the
+    kernel's `OutputLimits`; a recorded run has it beside the notebook."""
+    gap: str = ""
+    """What the files lack, and why; "" where they hold all or none were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ class Death:
     exit_code: int | None
     """Exit code of the process; None where a signal ended it or it is not known."""
     signal: str = ""
-    """Name of the signal, such as "SIGKILL", or ""."""
+    """Name of the signal, such as "SIGKILL" ("signal 35" where it has none), or ""."""
     stderr: str = ""
     """The last lines the process wrote to its error channel."""
     stack: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 SHORTEST = 8
 """Characters; a shorter value of an environment variable is too common to be replaced."""
@@ -26,9 +26,10 @@ _SHAPES = tuple(
             r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
         ),
         ("sk-key", "sk-", r"\bsk-(?=[\w-]*\d)[A-Za-z0-9_-]{20,}"),
-        ("github-token", "gh", r"\bgh[opsur]_[A-Za-z0-9]{36,}"),
+        *(("github-token", f"gh{kind}_", rf"\bgh{kind}_[A-Za-z0-9]{{36,}}") for kind in "opsur"),
         ("github-token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22,}"),
-        ("aws-key", "A", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+        ("aws-key", "AKIA", r"\bAKIA[A-Z0-9]{16}\b"),
+        ("aws-key", "ASIA", r"\bASIA[A-Z0-9]{16}\b"),
         ("hf-token", "hf_", r"\bhf_[A-Za-z0-9]{30,}"),
         ("slack-token", "xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
         ("google-key", "AIza", r"\bAIza[A-Za-z0-9_-]{35}"),
@@ -69,6 +70,73 @@ class Redactor:
                 text, found = pattern.subn(f"[redacted:{name}]", text)
                 count += found
         return text, count
+
+
+_BLOCK = 256 * 1024  # characters that are redacted at once
+_REACH = 16 * 1024  # characters on either side of a division in which a secret shows itself
+_HELD = 16  # blocks that may wait for the end of a secret
+
+
+class GrowingText:
+    """Redacts a text that comes in pieces as it would be redacted whole.
+
+    A piece is given out as soon as nothing that follows can change it.  A text in which a
+    secret does not end, so that this never happens, is not given out from there on.
+
+    Parameters
+    ----------
+    redact: gives a text without its secrets.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._held = ""
+        self._due = _BLOCK  # characters held at which the next attempt is worth its cost
+        self.withheld = 0
+        """Characters that are not given out at all."""
+
+    def feed(self, text: str) -> str:
+        """Add to the text and give what is certain now."""
+        given = []
+        for start in range(0, len(text), _BLOCK):
+            piece = text[start : start + _BLOCK]
+            if self.withheld:
+                self.withheld += len(piece)
+                continue
+            self._held += piece
+            if len(self._held) >= self._due:
+                given.append(self._advance())
+        return "".join(given)
+
+    def rest(self) -> str:
+        """Give what is left when the text has ended."""
+        return self._redact(self._held)
+
+    def _advance(self) -> str:
+        end = len(self._held) - _REACH
+        places = [self._held.rfind(mark, 0, end) for mark in ("\n", "-----BEGIN", " ")]
+        for place in (places[0] + 1, places[1], places[2] + 1, end):
+            if place > 0 and (front := self._divided(place)) is not None:
+                self._held = self._held[place:]
+                self._due = len(self._held) + _BLOCK
+                return front
+        self._due = len(self._held) + _BLOCK
+        if self._due > _HELD * _BLOCK:
+            # What may be the beginning of another secret stays away too.
+            front, self._held, self.withheld = self.rest()[:-_REACH], "", _REACH
+            return front
+        return ""
+
+    def _divided(self, place: int) -> str | None:
+        """Redact what is before a place; None where that depends on what is behind it."""
+        before = self._held[max(0, place - _REACH) : place]
+        behind = self._held[place : place + _REACH]
+        near = self._redact(before)
+        if near + self._redact(behind) != self._redact(before + behind):
+            return None
+        front = self._redact(self._held[:place])
+        # Else a secret began farther off than `before` reaches, and covers its end.
+        return front if front.endswith(near[-_REACH // 2 :]) else None
 
 
 def clean_text(text: str) -> str:

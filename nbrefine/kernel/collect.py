@@ -6,12 +6,12 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
+from nbrefine.kernel.spool import PLAIN, Spool, is_binary
 from nbrefine.kernel.terminal import Terminal
 from nbrefine.outputs import Cut, Display, Failure, Output, Stream
-
-PLAIN = "text/plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,12 @@ class OutputLimits:
     """All such values of a cell together."""
     outputs: int = 2_000
     """Number of outputs of a cell."""
+    folder: str | Path | None = None
+    """Where all of a cell's output is written if some is left out of the result: its text as
+    one file, other values as one each, named by their SHA-256.  None: nowhere.  Output that
+    comes after its cell has ended is not written."""
+    full: int = 100_000_000
+    """Characters of one cell that are written there; what is beyond is counted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,10 +53,12 @@ class _Text:
     def size(self) -> int:
         return self.final + len(self.terminal.line)
 
-    def write(self, text: str) -> None:
+    def write(self, text: str) -> str:
+        """Add text and give what is final now."""
         if done := self.terminal.feed(text):
             self.chunks.append(done)
             self.final += len(done)
+        return done
 
     def split(self, keep: int) -> _Text:
         """Keep the first `keep` characters and give the rest, cursor included, as a new text."""
@@ -111,9 +119,16 @@ class Collector:
         self._limits = limits
         self._late = late
         self._redact = redact
-        self._reset()
+        self._spool: Spool | None = None
+        self.clear()
 
-    def _reset(self) -> None:
+    def clear(self) -> None:
+        """Forget everything, with what has not finished on disk."""
+        if self._spool is not None:
+            self._spool.abandon()
+        self._spool = None
+        self._spooled = False  # the text goes to disk
+        self._growing: _Text | None = None  # its last line can still change
         self._head: list[_Text | _Shown] = []
         self._tail: deque[_Text | _Shown] = deque()
         self._sizes = {"head": 0, "tail": 0}
@@ -132,15 +147,18 @@ class Collector:
             if content.get("wait"):
                 self._clear_next = True
             else:
-                self._reset()
+                self.clear()
             return None
         if self._clear_next:
-            self._reset()
+            self.clear()
         if kind == "stream":
             return self._stream(content)
         if kind == "error":
             failure = failure_of(content)
-            self._append(self._shown(failure))
+            shown = self._shown(failure)
+            self._settle()
+            self._log(_words(failure))
+            self._append(shown)
             return failure
         if kind in ("display_data", "execute_result", "update_display_data"):
             return self._display(kind, content)
@@ -154,10 +172,12 @@ class Collector:
         entries = self._tail if self._full else self._head
         last = entries[-1] if entries else None
         if not isinstance(last, _Text) or last.name != name:
+            self._settle()
             last = _Text(name)
             entries.append(last)
+        self._growing = last
         before = last.size
-        last.write(text)
+        self._log(last.write(text))
         self._grow(last.size - before)
         return Stream(name, text, late=self._late)
 
@@ -177,8 +197,12 @@ class Collector:
             new = self._shown(replace(output, execution_count=count))
             self._sizes[where] += new.size - shown.size
             shown.output, shown.size, shown.media = new.output, new.size, new.media
-        if not known or kind != "update_display_data":
-            self._append(self._shown(output))
+        added = self._shown(output) if not known or kind != "update_display_data" else None
+        if added is not None:
+            self._settle()
+        self._log(_words(output))  # an update stands where it came: a file cannot be changed
+        if added is not None:
+            self._append(added)
         return output
 
     def _find(self, display_id: str) -> list[tuple[str, _Shown]]:
@@ -209,7 +233,7 @@ class Collector:
                 continue
             size = len(_text(value))
             if size > self._limits.value or self._media + media + size > self._limits.media:
-                self._dropped[mime] += size
+                self._leave_out(mime, value)
                 continue
             data[mime] = value
             media += size
@@ -222,6 +246,7 @@ class Collector:
     def _clip(self, text: str, longest: int, where: str) -> str:
         if len(text) <= longest:
             return text
+        self._keep_text()
         half = max(0, longest - len(_mark(len(text)))) // 2
         dropped = len(text) - 2 * half
         mark = _mark(dropped)
@@ -248,7 +273,7 @@ class Collector:
             if not self._shorten(self._sizes["tail"] - self._limits.cell // 2):
                 break
         while len(self._tail) > self._limits.outputs // 2:
-            self._forget(self._tail.popleft())
+            self._forget()
 
     def _close_head(self, excess: int) -> None:
         self._full = True
@@ -257,6 +282,7 @@ class Collector:
             before = last.size
             rest = last.split(before - excess)
             self._sizes["head"] += last.size - before
+            self._growing = rest
             self._tail.append(rest)
             self._grow(rest.size)
 
@@ -264,24 +290,71 @@ class Collector:
         """Take text from the front of the tail; tell whether there was any to take."""
         first = self._tail[0]
         if isinstance(first, _Text):
-            if dropped := first.drop(excess):
+            if first.final:
+                self._keep_text()
+                dropped = first.drop(excess)
                 self._dropped[first.name] += dropped
                 self._sizes["tail"] -= dropped
                 return True
             if len(self._tail) == 1:
                 return False
-        self._forget(self._tail.popleft())
+        self._forget()
         return True
 
-    def _forget(self, entry: _Text | _Shown) -> None:
+    def _forget(self) -> None:
+        """Drop the first output of the tail."""
+        self._keep_text()
+        entry = self._tail.popleft()
         self._sizes["tail"] -= entry.size
         if isinstance(entry, _Text):
             self._dropped[entry.name] += entry.size
             return
         self._dropped["outputs"] += 1
         self._media -= entry.media
-        for where, size in _weights(entry.output):
-            self._dropped[where] += size
+        if isinstance(entry.output, Failure):
+            self._dropped.update(dict(_weights(entry.output)))
+            return
+        for mime, value in entry.output.data.items():
+            self._leave_out(mime, value)
+
+    def _disk(self) -> Spool | None:
+        if self._spool is None and self._limits.folder is not None:
+            self._spool = Spool(Path(self._limits.folder), self._limits.full, self._redact)
+        return self._spool
+
+    def _leave_out(self, mime: str, value: Any) -> None:
+        """Count a value that is dropped and have it on disk; plain text is there already."""
+        text = _text(value)
+        self._dropped[mime] += len(text)
+        if mime != PLAIN and (spool := self._disk()) is not None:
+            spool.value(mime, text)
+
+    def _keep_text(self) -> None:
+        """Have the whole text on disk from here on; called before any of it goes."""
+        if self._spooled or self._disk() is None:
+            return
+        self._spooled = True
+        for entry in (*self._head, *self._tail):
+            if isinstance(entry, _Shown):
+                self._log(_words(entry.output))
+            else:
+                self._log("".join(entry.chunks) if entry is self._growing else entry.text)
+
+    def _settle(self) -> None:
+        """Close a last line that nothing can change any more."""
+        if self._growing is not None:
+            self._log(self._growing.terminal.line)
+            self._growing = None
+
+    def _log(self, text: str) -> None:
+        if self._spooled and self._spool is not None:
+            self._spool.text(text)
+
+    async def finish(self) -> None:
+        """Wait until what goes to disk is there, so that `take` can name it."""
+        self._settle()
+        if self._spool is not None:
+            await self._spool.finish()
 
     def take(self) -> tuple[tuple[Output, ...], tuple[Cut, ...]]:
         """Give the outputs and the cuts so far, and begin anew."""
@@ -290,9 +363,19 @@ class Collector:
         kept.subtract(self._marks)
         for output in outputs:
             kept.update(dict(_weights(output)))
-        cuts = tuple(Cut(where, kept[where], count) for where, count in self._dropped.items())
-        self._reset()
+        cuts = tuple(
+            Cut(where, kept[where], count, *self._whole(where))
+            for where, count in self._dropped.items()
+        )
+        self.clear()
         return outputs, cuts
+
+    def _whole(self, where: str) -> tuple[tuple[str, ...], str]:
+        """Tell where all of an output is, and what is missing there."""
+        if self._spool is None:
+            return (), ""
+        mime = where if "/" in where else PLAIN
+        return self._spool.files.get(mime, ()), self._spool.gaps.get(mime, "")
 
     def _outputs(self) -> Iterator[Output]:
         gap = sum(self._dropped[name] for name in ("stdout", "stderr"))
@@ -320,7 +403,7 @@ class Collector:
         texts = {
             mime: self._redact(value)
             for mime, value in output.data.items()
-            if isinstance(value, str) and not _binary(mime)
+            if isinstance(value, str) and not is_binary(mime)
         }
         return replace(output, data={**output.data, **texts})
 
@@ -341,9 +424,15 @@ def redacted_failure(failure: Failure, redact: Callable[[str], str]) -> Failure:
     )
 
 
-def _binary(mime: str) -> bool:
-    kind = mime.partition("/")[0]
-    return kind in ("image", "audio", "video") and not mime.endswith("+xml")
+def _words(output: Display | Failure) -> str:
+    """Give the whole text of an output, as the file of a cell's text has it."""
+    if isinstance(output, Display):
+        kinds = ", ".join(sorted(output.data)) or "empty display"
+        return f"{_text(output.data.get(PLAIN, f'[{kinds}]'))}\n"
+    lines = "\n".join(output.traceback)
+    if not lines:
+        return f"{output}\n"
+    return f"{lines}\n" if output.evalue in lines else f"{lines}\n{output}\n"
 
 
 def _weights(output: Output) -> Iterator[tuple[str, int]]:

@@ -209,6 +209,7 @@ class Execution:
                 self._add("error", reply)
         if self._observer is not None:
             self.notes.extend(await self._observer.finish())
+        await self._collector.finish()
         outputs, cuts = self._collector.take()
         return CellResult(
             source=self.source,
@@ -228,6 +229,7 @@ class Execution:
         """Let go of what a result would have been built from."""
         if self._observer is not None:
             self._observer.cancel()
+        self._collector.clear()
 
     def _read_payload(self, reply: dict[str, Any]) -> None:
         for payload in reply.get("payload") or ():

@@ -42,7 +42,7 @@ class Kernel:
         self._process_id = os.getpid()
         self._launch = launch
         self._limits = limits
-        self._late = Collector(limits, late=True, redact=self._redact)
+        self._late = Collector(replace(limits, folder=None), late=True, redact=self._redact)
         self._names: dict[str, None] = {}
         self._epoch = 0
         self._turn = asyncio.Lock()
@@ -211,11 +211,13 @@ class Kernel:
         private: the nonce in `metadata["nbrefine"]` of display messages that are not outputs,
             and who gets their data, called on the portal.
         """
+        # What helper code prints is in nobody's result.
+        limits = replace(self._limits, folder=None) if private else self._limits
         async with self._turn:
             for _ in range(2):  # a kernel that refused to begin is asked once more
                 execution = Execution(
                     source,
-                    limits=self._limits,
+                    limits=limits,
                     redact=self._redact,
                     on_output=on_output,
                 )
@@ -231,7 +233,11 @@ class Kernel:
                 if not execution.refused:
                     break
                 execution.abandon()
-            return await execution.result()
+            try:
+                return await execution.result()
+            except BaseException:
+                execution.abandon()
+                raise
 
     async def _conduct(
         self, execution: Execution, limit: float | None, *, store_history: bool

@@ -66,4 +66,4 @@ $(BIN)/python:
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
-		.import_linter_cache demo.ipynb demo.files
+		.import_linter_cache demo.ipynb demo.files demo.nbrefine.jsonl

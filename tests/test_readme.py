@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,11 @@ def test_the_task_file_is_one(tmp_path: Path) -> None:
 
 def test_the_file_tree_names_what_is_there_and_leaves_nothing_out() -> None:
     (tree,) = blocks("text")
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout.split()
+    top = {name.partition("/")[0] + "/" * ("/" in name) for name in tracked}
+    assert set(re.findall(r"^(\S+)", tree, re.MULTILINE)) == top - {"README.md", ".gitignore"}
     inside = set(re.findall(r"^  (\S+)", tree, re.MULTILINE))
     there = {
         path.name + "/" * path.is_dir()

@@ -10,7 +10,7 @@ SHORTEST = 8
 """Characters; a shorter value of an environment variable is too common to be replaced."""
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PAT)S?(?:_?\d+)?$",
+    r"(?:(?:^|_)(?:API)?(?:KEY|PAT)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)S?(?:_?\d+)?$",
     re.IGNORECASE,
 )
 

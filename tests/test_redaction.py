@@ -26,7 +26,7 @@ SHAPES = {
 @pytest.mark.parametrize(
     "name",
     ["OPENAI_API_KEY", "MY_TOKEN", "DB_PASSWORD", "aws_secret_access_key", "OPENAI_APIKEY",
-     "SECRET", "HF_TOKEN_2", "GITHUB_PAT"],
+     "SECRET", "HF_TOKEN_2", "GITHUB_PAT", "PGPASSWORD", "npm_config__authToken"],
 )  # fmt: skip
 def test_values_of_key_like_variables_are_replaced_by_their_name(name: str) -> None:
     redactor = Redactor({name: "correct horse"})
@@ -42,6 +42,7 @@ def test_values_of_key_like_variables_are_replaced_by_their_name(name: str) -> N
         ("HOME", "/home/somebody"),
         ("PWD", "/home/somebody"),
         ("KEYBOARD", "qwerty-layout"),
+        ("MONKEY", "rhesus-macaque"),
         ("TOKENIZERS_PARALLELISM", "falsehood"),
         ("SECRET_FILE", "/run/secrets/x"),
         ("API_KEY", "short"),

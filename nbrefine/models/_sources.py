@@ -51,6 +51,8 @@ async def from_hub(entry: Weights, offset: int, scratch: Path) -> AsyncGenerator
                     async for chunk in response.aiter_bytes():
                         wanted, skip = chunk[skip:], max(0, skip - len(chunk))
                         offset += len(wanted)
+                        if offset > entry.bytes:
+                            raise SourceFailed(f"its file has more than {entry.bytes} bytes")
                         yield wanted
             except httpx2.HTTPError as error:
                 if offset == before:

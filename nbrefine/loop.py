@@ -28,7 +28,7 @@ from nbrefine.errors import (
     UsageError,
 )
 from nbrefine.history import History
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load
 from nbrefine.state import Action, State
@@ -102,7 +102,8 @@ def start(
     sampling: how replies are drawn; a seed of its own is made from `seed` for every turn.
     seed: seeds the session and the model's sampling.
     isolation: see `NotebookEnvironment`.
-    record: path of the episode notebook, written while the episode runs.
+    record: path `NAME.ipynb` of the episode notebook, written while the episode runs; all of an
+        output that it must cut goes to files in `NAME.files`.
     overwrite: whether a recorded episode at that path may be replaced.
     cwd: the kernel's folder; by default the notebook's, or the current one without a record.
 
@@ -121,6 +122,7 @@ def start(
         setup=task.setup or setup,
         files=(*task.files, *_relative(data, folder)),
     )
+    recorder = Recorder(record, overwrite=overwrite) if record else None
     env = NotebookEnvironment(
         task,
         kernel=kernel,
@@ -131,6 +133,7 @@ def start(
         history=history,
         rules=rules,
         cwd=folder,
+        limits=OutputLimits(folder=recorder.folder if recorder else None),
     )
     ours = not hasattr(model, "complete")
     return EpisodeRun(
@@ -143,7 +146,7 @@ def start(
             budget=budget or Budget(),
             sampling=sampling,
             seed=seed,
-            recorder=Recorder(record, overwrite=overwrite) if record else None,
+            recorder=recorder,
         )
     )
 

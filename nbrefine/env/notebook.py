@@ -19,7 +19,7 @@ from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.extraction import extract
 from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.namespace import describe
 from nbrefine.outputs import CellResult
 from nbrefine.prompts import escalation, feedback, system, task_prompt
@@ -79,6 +79,8 @@ class NotebookEnvironment(Environment):
     rules: when a repeated answer calls for another approach.
     cwd: working folder of the kernel; file paths in tasks are relative to it.
     show_tests: whether the prompt shows the visible tests.
+    limits: how much of a cell's output is kept, and where all of it goes; a live `Kernel` has
+        its own.
 
     Raises
     ------
@@ -99,6 +101,7 @@ class NotebookEnvironment(Environment):
         rules: StopRule | None = None,
         cwd: str | Path | None = None,
         show_tests: bool = True,
+        limits: OutputLimits | None = None,
     ) -> None:
         self.tasks = (tasks,) if isinstance(tasks, Task) else tuple(tasks)
         if not self.tasks:
@@ -115,6 +118,7 @@ class NotebookEnvironment(Environment):
         self._rules = rules or StopRule()
         self._cwd = cwd
         self._show_tests = show_tests
+        self._limits = limits or OutputLimits()
         self._session: Session | None = None
         self.testing = False
         """Whether the visible tests are running at this moment."""
@@ -139,7 +143,9 @@ class NotebookEnvironment(Environment):
         if task.tests:
             parse_tests(task.tests, task.entry_point)
         await self.aclose()
-        self._session = await Session.open(self._kernel_spec, seed=seed, cwd=self._cwd)
+        self._session = await Session.open(
+            self._kernel_spec, seed=seed, cwd=self._cwd, limits=self._limits
+        )
         setup = await self._session.setup(_setup_source(task, seed, self._session.language))
         language = self._session.language
         if task.tests and language != "python":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from nbrefine.errors import InvalidTaskError, KernelDeadError
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.namespace import Variable
 from nbrefine.kernel.packages import packages
 from nbrefine.outputs import CellResult
@@ -34,10 +34,16 @@ class Session:
 
     @classmethod
     async def open(
-        cls, kernel: Kernel | str, *, seed: int | None, cwd: str | Path | None
+        cls,
+        kernel: Kernel | str,
+        *,
+        seed: int | None,
+        cwd: str | Path | None,
+        limits: OutputLimits,
     ) -> Session:
         if isinstance(kernel, str):
-            return cls(await Kernel.start(kernel, seed=seed, cwd=cwd), ours=True)
+            started = await Kernel.start(kernel, seed=seed, cwd=cwd, limits=limits)
+            return cls(started, ours=True)
         return cls(kernel, ours=False)
 
     @property

@@ -124,7 +124,9 @@ def _setup(episode: Episode) -> list[Cell]:
 
 def _plan(step: int, turns: Sequence[Turn]) -> Cell:
     told = f"{len(turns)} attempt{'' if len(turns) == 1 else 's'}, {_fate(turns)}."
-    return _markdown(f"s{step:02d}-plan", "plan", [f"## Step {step}", told])
+    shown = [turn.result for turn in turns if turn.accepted and turn.result]  # as code cells
+    cuts = (plain(cut, 1_000) for result in shown for cut in wording.left_out(result))
+    return _markdown(f"s{step:02d}-plan", "plan", [f"## Step {step}", told, *cuts])
 
 
 def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
@@ -149,10 +151,8 @@ def _details(turn: Turn) -> list[str]:
         parts += ["Reply:", fence(turn.reply.text)]
     if result is not None and result.text:
         parts += ["Output:", fence(result.text)]
-    if result is not None and result.cut:
-        gaps = ", ".join(f"{cut.dropped:,} of {cut.where}" for cut in result.cut)
-        parts.append(f"Left out when it was recorded (characters or outputs): {plain(gaps)}.")
     if result is not None:
+        parts += (plain(cut, 1_000) for cut in wording.left_out(result))
         parts += (f"Note: {plain(note)}" for note in result.notes)
     if turn.feedback:
         parts += ["Feedback to the model:", fence(turn.feedback, lines=40)]

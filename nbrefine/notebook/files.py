@@ -7,6 +7,7 @@ import errno
 import glob
 import json
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -105,6 +106,28 @@ def sweep(path: Path) -> None:
     """Remove what a killed writer of this very file left behind."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         left.unlink(missing_ok=True)
+
+
+def folder_of(notebook: Path) -> Path:
+    """Give the folder beside a notebook that holds all of an output that the notebook cuts."""
+    return notebook.with_suffix(".files")
+
+
+def whole_outputs(folder: Path) -> set[str]:
+    """Name the files of outputs in a folder, those of a killed run included."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return {file.name for file in found if _WHOLE_OUTPUT.fullmatch(file.name)}
+
+
+_WHOLE_OUTPUT = re.compile(r"[0-9a-f]{64}\.[a-z0-9]+|\.[0-9a-f]{16}\.tmp")
+
+
+def tidy(folder: Path, keep: set[str]) -> None:
+    """Remove the files of outputs that nothing refers to, and the folder if it is empty then."""
+    with contextlib.suppress(OSError):  # a file too many is no trouble
+        for name in whole_outputs(folder) - keep:
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def unwritable(path: Path, error: OSError) -> RecordError:

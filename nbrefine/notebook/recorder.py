@@ -21,6 +21,9 @@ it takes at most a tenth of a run, however long the episode grows."""
 def save(episode: Episode, path: str | Path) -> None:
     """Write an episode to a notebook; an episode that is there is replaced.
 
+    Files of whole outputs are not copied: the notebook names them by the folder in which they
+    were recorded.
+
     Raises
     ------
     RecordError: the place cannot be written, or holds a notebook that is no episode.
@@ -76,8 +79,8 @@ class Recorder:
     ----------
     path: the notebook, ending in `.ipynb`; its folder exists.
     overwrite: whether an episode recorded there before may be replaced; one without a turn
-        always may.  A notebook that is no episode is never replaced, nor one that another run
-        is recording.
+        always may.  The files of its outputs go with it.  A notebook that is no episode is
+        never replaced, nor one that another run is recording.
 
     Raises
     ------
@@ -92,6 +95,14 @@ class Recorder:
         self._trouble = UsageError("The recorder is not open", hint="Call begin() first")
         self._next_write = 0.0
         self.check()
+        replaces = self._real.exists() or journal.path_of(self._real).exists()
+        # Without an episode here, files belong to one that was moved and still names them.
+        self._foreign = set() if replaces else files.whole_outputs(self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """Where a kernel may leave all of an output that the notebook cuts."""
+        return files.folder_of(self._real)
 
     def check(self) -> None:
         """Check that the episode can be recorded there.
@@ -157,7 +168,7 @@ class Recorder:
                 self._write(episode)
 
     def end(self, episode: Episode) -> None:
-        """Write the whole notebook and take the journal away.
+        """Write the whole notebook and take the journal away, with files it does not name.
 
         Raises
         ------
@@ -169,6 +180,7 @@ class Recorder:
             notebook = document.build(episode, name=self._name)
             files.replace_file(self._real, document.dumps(notebook))
             opened.remove()
+            files.tidy(self.folder, self._foreign | _files(episode, self.folder.name))
         finally:
             self.close()
 
@@ -192,6 +204,13 @@ class Recorder:
         finally:
             ended = time.monotonic()
             self._next_write = ended + SHARE * (ended - began)
+
+
+def _files(episode: Episode, folder: str) -> set[str]:
+    """Name the files of a folder that an episode refers to."""
+    results = [episode.setup, *(turn.result for turn in episode.turns)]
+    named = {name for result in results if result for cut in result.cut for name in cut.files}
+    return {name.removeprefix(f"{folder}/") for name in named}
 
 
 def _journal_beside(real: Path) -> Found | None:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from nbrefine.notebook.markdown import one_line
+from nbrefine.outputs import CellResult
 from nbrefine.values import CaseResult, Episode, Turn
 
 COLUMNS = 8
@@ -92,6 +93,17 @@ def tests(turn: Turn | None) -> str:
     if turn.tests.problem and not turn.tests.cases:
         return one_line(turn.tests.problem)
     return f"{turn.tests.passed}/{turn.tests.total} tests passed"
+
+
+def left_out(result: CellResult) -> list[str]:
+    """Tell what a result holds only a part of, and which files hold all of it."""
+    told: dict[str, list[str]] = {}
+    for cut in result.cut:
+        more = f" and {len(cut.files) - 3} more" if len(cut.files) > 3 else ""
+        where = f"{'' if cut.gap else 'all of it '}in {', '.join(cut.files[:3])}{more}"
+        rest = "; ".join(filter(None, (where if cut.files else "", cut.gap)))
+        told.setdefault(rest, []).append(f"{cut.dropped:,} of {cut.where}, {cut.kept:,} kept")
+    return [f"Left out: {'; '.join(filter(None, (*cuts, rest)))}" for rest, cuts in told.items()]
 
 
 def not_passed(turn: Turn) -> list[CaseResult]:

@@ -117,10 +117,7 @@ def _outcome(turn: Turn) -> list[RenderableType]:
         parts.append(_line(why, "red"))
     parts += (_line(_case(case), "red") for case in wording.not_passed(turn))
     parts += (_line(f"Note: {note}", "yellow") for note in result.notes)
-    parts += (
-        _line(f"Left out: {cut.dropped:,} of {cut.where}, {cut.kept:,} kept", "yellow")
-        for cut in result.cut
-    )
+    parts += (_line(cut, "yellow") for cut in wording.left_out(result))
     return [*parts, _line(wording.isolation(turn), "dim")]
 
 

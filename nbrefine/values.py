@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
 
-from nbrefine.outputs import CellResult
+from nbrefine.outputs import CellResult, Output
 
 
 def utc_now() -> str:
@@ -244,9 +244,16 @@ class TestReport:
     cases: tuple[CaseResult, ...] = ()
     problem: str = ""
     """Why there is no case to count, or why cases did not run: "no tests were found" …, or ""."""
-    output: str = ""
-    """What the tests printed, on both channels."""
+    outputs: tuple[Output, ...] = ()
+    """What running the tests put out, as one cell with all of them would have it."""
+    entry_point: str = ""
+    """The function that `check(candidate)` was given, where the session had to tell."""
     seconds: float = 0.0
+
+    @property
+    def output(self) -> str:
+        """What the tests printed, on both channels."""
+        return "".join(output.text for output in self.outputs if output.kind == "stream")
 
     @property
     def passed(self) -> int:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 import nbrefine
 from nbrefine.budget import Budget
@@ -129,6 +133,53 @@ def test_the_record_holds_what_the_episode_holds(tmp_path: Path) -> None:
     episode = refine("Write add.", tests=TESTS, model=[WRONG, RIGHT], record=path)
     assert nbrefine.load(path) == episode
     assert sorted(p.name for p in tmp_path.iterdir()) == ["episode.ipynb"]
+
+
+SHOWING = """\
+import sys
+from IPython.display import JSON, Image, display
+png = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360000000020001e221bc330000000049454e44ae426082"
+)
+display(Image(png, width=50), JSON({"a": [1, None]}, expanded=True))
+def double(x):
+    print("doubling", x)
+    print("aside", file=sys.stderr)
+    return 2 * x
+print(double(1))
+double"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "assert double(2) == 4\nfor i in range(3):\n    assert double(i) == 2 * i\nprint('done')",
+        "def check(candidate):\n    return candidate(2) == 4",
+        "def test_double():\n    print('in a test')\n    assert double(2) == 4\n    return 1",
+        "display(double(3))\nassert double(2) == 4\ndouble(4)",
+    ],
+)
+def test_running_the_record_again_gives_the_recorded_outputs(tmp_path: Path, tests: str) -> None:
+    """`jupyter nbconvert --execute` on a recorded run, tests included."""
+    path = tmp_path / "episode.ipynb"
+    reply = f"```python\n{SHOWING}\n```"
+    assert refine("Double it.", tests=tests, model=[WRONG, reply], record=path).solved
+    before, made = (nbformat.from_dict(json.loads(path.read_bytes())) for _ in range(2))  # type: ignore[no-untyped-call]
+    NotebookClient(made, store_widget_state=False).execute()
+    assert _outputs(made) == _outputs(before)
+
+
+def _outputs(made: Any) -> dict[str, Any]:
+    """Give each code cell's outputs, without the counts that a new run gives anew."""
+    return {
+        cell["id"]: [
+            {key: value for key, value in output.items() if key != "execution_count"}
+            for output in cell["outputs"]
+        ]
+        for cell in made["cells"]
+        if cell["cell_type"] == "code"
+    }
 
 
 def test_data_files_are_named_relative_to_the_notebook(tmp_path: Path) -> None:

@@ -190,9 +190,12 @@ def _tests(episode: Episode) -> list[Cell]:
     task = episode.task
     if not task.tests:
         return []
-    if episode.solved and episode.accepted and episode.kernel.language == "python":
+    report = episode.accepted[-1].tests if episode.solved and episode.accepted else None
+    if report is not None and not report.problem and episode.kernel.language == "python":
+        outputs = [_output(output) for output in report.outputs]
         try:
-            return [_code("ep-tests", "tests", as_cell(task.tests, task.entry_point))]
+            source = as_cell(task.tests, task.entry_point or report.entry_point)
+            return [_code("ep-tests", "tests", source, outputs=outputs)]
         except InvalidTaskError:
             pass  # tests that do not parse are shown as they are
     why = "" if episode.solved else ", as text, because no accepted attempt passes them all"
@@ -291,7 +294,8 @@ def _output(output: Output) -> Cell:
 
 def _display(output: Display) -> Cell:
     data = {mime: _mime(mime, value) for mime, value in output.data.items() if mime != WIDGET}
-    shown: Cell = {"output_type": "display_data", "data": data, "metadata": {}}
+    metadata = _json(output.metadata, default={})
+    shown: Cell = {"output_type": "display_data", "data": data, "metadata": metadata}
     if output.execution_count is not None:
         shown |= {"output_type": "execute_result", "execution_count": output.execution_count}
     return shown
@@ -300,11 +304,17 @@ def _display(output: Display) -> Cell:
 def _mime(mime: str, value: Any) -> Any:
     """Give a value as the notebook format wants it: JSON for JSON types, text for others."""
     if is_json(mime):
-        try:
-            return json.loads(json.dumps(value, allow_nan=False, default=repr))
-        except ValueError:  # NaN is not JSON, and JupyterLab refuses the whole file for it
-            return repr(value)
+        return _json(value, default=clean(repr(value)))
     return clean(value if isinstance(value, str) else json.dumps(value, default=repr))
+
+
+def _json(value: Any, *, default: Any) -> Any:
+    """Give a value as plain JSON; the default for NaN, for which JupyterLab refuses the file."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=repr)
+    except ValueError:
+        return default
+    return json.loads(clean(text))
 
 
 def is_json(mime: str) -> bool:

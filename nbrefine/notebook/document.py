@@ -109,10 +109,15 @@ def _split_output(output: Mapping[str, Any]) -> dict[str, Any]:
         split["text"] = output["text"].splitlines(keepends=True)
     if "data" in output:
         split["data"] = {
-            mime: value if cells.is_json(mime) else value.splitlines(keepends=True)
+            mime: value.splitlines(keepends=True) if _has_lines(mime) else value
             for mime, value in output["data"].items()
         }
     return split
+
+
+def _has_lines(mime: str) -> bool:
+    """Tell whether Jupyter splits a type's text; base64 stays in one piece, as `nbformat` does."""
+    return mime.startswith("text/") or mime in ("image/svg+xml", "application/javascript")
 
 
 def from_notebook(notebook: Mapping[str, Any]) -> Episode:

@@ -36,7 +36,36 @@ def cell(tests: str, plan: Plan) -> str:
         if not unit.row:  # one loop is enough for all rows
             lines.extend(_lines(unit))
     lines.extend(f"# {case.name}: {case.unsupported}" for case in plan.cases if case.unsupported)
-    return "\n".join(lines) + "\n"
+    return _quiet("\n".join(lines)) + "\n"
+
+
+def _quiet(source: str) -> str:
+    """End a last expression in a semicolon if it may have a value, which the cell would show.
+
+    Run as tests it shows nothing, and the record is to agree with a run of the cell.
+    """
+    tree = ast.parse(source)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr) or _is_silent(last.value, tree):
+        return source
+    lines = lines_of(source)
+    place = (last.end_lineno or 0) - 1
+    end = last.end_col_offset or 0
+    line = lines[place].encode()
+    if not line[end:].lstrip().startswith(b";"):
+        lines[place] = (line[:end] + b";" + line[end:]).decode()
+    return "\n".join(lines)
+
+
+def _is_silent(value: ast.expr, tree: ast.Module) -> bool:
+    """Tell whether an expression calls something of this source, in which nothing is returned."""
+    call = value.value if isinstance(value, ast.Await) else value
+    if not isinstance(call, ast.Call):
+        return False
+    named = {node.id for node in ast.walk(call.func) if isinstance(node, ast.Name)}
+    defined = {getattr(node, "name", "") for node in tree.body}
+    returns = any(isinstance(node, ast.Return) and node.value for node in ast.walk(tree))
+    return bool(named & defined) and not returns
 
 
 def _without_runners(tests: str) -> Iterator[str]:

@@ -84,20 +84,22 @@ async def _run_tests(kernel: Kernel, tests: str, entry_point: str, tally: Tally)
         return TestReport(problem=NONE_FOUND)
     started = time.monotonic()
     token = secrets.token_hex(8)
-    loaded = await call(kernel, "trial", "load", token, tests, entry_point, timeout=_LOAD)
+    loaded = await call(kernel.core, "trial", "load", token, tests, entry_point, timeout=_LOAD)
     if loaded.result.status == "interrupted":
         tally.stop("the tests were interrupted")
-    elif problem := value_of(loaded):
+    elif problem := value_of(loaded)["problem"]:
         tally.fail(problem)
+    else:
+        tally.candidate = loaded.value["candidate"]
     try:
         for unit in range(len(tally.plan.units)):
-            if tally.finished:
+            if tally.over:
                 break
             await _run_unit(kernel, token, unit, tally)
     finally:
         if kernel.alive:
             with suppress(KernelError):
-                await ask(kernel, "trial", "close", token, timeout=_CLOSE)
+                await ask(kernel.core, "trial", "close", token, timeout=_CLOSE)
     return tally.report(time.monotonic() - started)
 
 
@@ -106,7 +108,7 @@ async def _run_unit(kernel: Kernel, token: str, unit: int, tally: Tally) -> None
     try:
         for function in ("run", "run_async"):
             answer = await call(
-                kernel,
+                kernel.core,
                 "trial",
                 function,
                 token,

@@ -17,6 +17,7 @@ from nbrefine import notebook
 from nbrefine.notebook import codec, document
 from nbrefine.outputs import CellResult, Cut, Death, Display, Failure, Stream, Timing
 from nbrefine.values import (
+    CaseResult,
     Episode,
     Extraction,
     KernelInfo,
@@ -83,6 +84,14 @@ SIGNALS = st.builds(
     st.none() | OBJECT,
     REAL,
 )
+REPORTS = st.builds(
+    TestReport,
+    cases=st.lists(st.from_type(CaseResult), max_size=3).map(tuple),
+    problem=TEXT,
+    outputs=st.lists(STREAMS | DISPLAYS, max_size=2).map(tuple),
+    entry_point=TEXT,
+    seconds=REAL,
+)
 TURNS = st.builds(
     Turn,
     number=WHOLE,
@@ -94,7 +103,7 @@ TURNS = st.builds(
     reply=st.none() | st.builds(Reply, TEXT, reasoning=TEXT, seconds=REAL),
     extraction=st.builds(Extraction, st.sampled_from(["found", "no-code"]), TEXT, TEXT, TEXT),
     result=st.none() | RESULTS,
-    tests=st.none() | st.from_type(TestReport),
+    tests=st.none() | REPORTS,
     signals=st.builds(SignalBundle, st.lists(SIGNALS, max_size=2).map(tuple)),
     feedback=TEXT,
     isolation=st.sampled_from(["fork", "rebuild", "none"]),

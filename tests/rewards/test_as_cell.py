@@ -67,6 +67,23 @@ def test_every_kind_of_test_runs_in_a_cell(kernel: Kernel) -> None:
     assert told == "['one', 'two', (1, 2), (3, 4), 'three', 'four', 'five']\n"
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def check(candidate):\n    return candidate(1, 1) == 2\n",
+        "def test_sum():\n    assert add(1, 1) == 2\n    return 5\n",
+        "assert add(1, 1) == 2\nadd('ä', 'é')  # a comment\n",
+        "assert add(1, 1) == 2\nadd(\n    1,\n    2,\n);\n",
+        "assert add(1, 1) == 2\nadd\n\ndef test_file(tmp_path): ...\n",
+        "import asyncio\nasync def test_wait():\n    return await asyncio.sleep(0, 5)\n",
+    ],
+)
+def test_no_value_of_a_test_is_shown(kernel: Kernel, source: str) -> None:
+    """Nothing shows a value where the tests run as feedback, so the cell must not either."""
+    result = kernel.run(as_cell(source, "add")).result()
+    assert (result.status, result.outputs) == ("ok", ())
+
+
 def test_a_failing_test_fails_the_cell(kernel: Kernel) -> None:
     result = kernel.run(as_cell("def test_sum():\n    assert add(1, 1) == 3\n")).result()
     assert result.error is not None

@@ -8,6 +8,7 @@ import pytest
 
 from nbrefine.errors import InvalidTaskError, KernelDeadError, RunStopped
 from nbrefine.kernel import Kernel
+from nbrefine.outputs import Display, Stream
 from nbrefine.rewards.tests import NONE_FOUND, parse_tests, run_tests, signal
 from nbrefine.values import CaseResult, RewardType, TestReport
 
@@ -339,9 +340,36 @@ def test_prints_stay_out_of_the_session_and_in_the_report(kernel: Kernel) -> Non
     )
     given = report(kernel, code, "assert loud() == 1\nassert loud() == 1\n")
     assert given.solved
-    assert sorted(given.output.split()) == ["err", "err", "out", "out"]
+    assert given.outputs == (Stream("stdout", "out\nout\n"), Stream("stderr", "err\nerr\n"))
+    assert given.output == "out\nout\nerr\nerr\n"
     assert kernel.run("None").result().outputs == ()
     assert kernel.late().result() == ()
+
+
+def test_objects_that_tests_display_stand_between_what_was_printed(kernel: Kernel) -> None:
+    tests = "print(1)\nassert True\ndisplay(2)\nprint(3)\nassert True\nprint(4)\n"
+    given = report(kernel, "", tests)
+    assert given.outputs == (
+        Stream("stdout", "1\n"),
+        Display({"text/plain": "2"}),
+        Stream("stdout", "3\n4\n"),
+    )
+
+
+def test_what_follows_the_last_test_runs_too_and_its_error_is_told(kernel: Kernel) -> None:
+    given = report(kernel, "", "assert True\nprint('all passed')\n")
+    assert (given.solved, given.problem, given.output) == (True, "", "all passed\n")
+    given = report(kernel, "", "assert True\n1 / 0\n")
+    assert given.solved
+    assert given.problem.startswith("what follows the last test ended with ZeroDivisionError")
+
+
+def test_a_flood_from_the_tests_is_cut_and_counted(kernel: Kernel) -> None:
+    given = report(kernel, "", "print('x' * 99_998)\nassert True\nprint('yyyy')\nassert True\n")
+    assert given.outputs == (
+        Stream("stdout", "x" * 99_998 + "\ny"),
+        Stream("stderr", "… (4 more characters)\n"),
+    )
 
 
 def test_hostile_objects_are_told_and_survived(kernel: Kernel) -> None:

@@ -28,14 +28,15 @@ from .surroundings import Surroundings
 _trials: dict[str, Trial] = {}
 
 
-def load(emit: Emit, token: str, source: str, entry_point: str) -> str:
+def load(emit: Emit, token: str, source: str, entry_point: str) -> dict[str, str]:
     """Prepare a source of tests, which `token` names from now on.
 
-    Gives "", or why it cannot be run in this session.
+    Gives `problem`: "", or why it cannot be run in this session; and `candidate`: the name of
+    the function that `check` is for, where the session had to tell.
     """
     trial = Trial(source, entry_point)
     _trials[token] = trial
-    return trial.problem
+    return {"problem": trial.problem, "candidate": trial.candidate}
 
 
 def run(emit: Emit, token: str, index: int) -> dict[str, Any]:
@@ -83,6 +84,7 @@ class Trial:
         self.names = dict(self.session)
         self.names["__builtins__"] = builtins
         self.names[RECORDER] = self.recorder
+        self.candidate = ""
         self.problem = self._bind_candidate(shell.user_ns_hidden) if self.plan.guesses else ""
         lines = [f"{line}\n" for line in self.lines]
         linecache.cache[FILENAME] = (len(source), None, lines, FILENAME)
@@ -102,6 +104,7 @@ class Trial:
             return "check() needs a function to test, and the session has none"
         if len(found) > 1 and meant != self.plan.guesses:
             return f"check() needs one function to test, and the session has {', '.join(found)}"
+        self.candidate = meant
         self.names["@candidate"] = found[meant]
         return ""
 

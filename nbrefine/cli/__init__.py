@@ -17,7 +17,7 @@ import typer
 from nbrefine._version import __version__
 from nbrefine.cli.info import doctor, models, show
 from nbrefine.cli.run import run
-from nbrefine.errors import NbrefineError, UsageError
+from nbrefine.errors import NbrefineError, RunStopped, UsageError
 
 SOLVED, UNSOLVED, USAGE, TROUBLE, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -101,4 +101,6 @@ def _tell(error: NbrefineError, *, as_json: bool) -> int:
         typer.echo(
             json.dumps({"error": {"kind": kind, "message": error.message, "hint": error.hint}})
         )
+    if isinstance(error, RunStopped):
+        return INTERRUPTED
     return USAGE if isinstance(error, UsageError) else TROUBLE

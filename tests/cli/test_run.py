@@ -267,6 +267,22 @@ def test_a_signal_ends_the_run_with_a_complete_record(sent: signal.Signals, code
     assert not Path("out.nbrefine.jsonl").exists()
 
 
+def test_a_signal_before_the_first_turn_ends_the_run_and_leaves_no_record() -> None:
+    Path("setup.py").write_text("open('begun', 'w').close()\nwhile True: pass\n")
+    process = subprocess.Popen(
+        [NBREFINE, *asked(RIGHT), "--setup", "setup.py"], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(Path("begun").exists, process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert err.splitlines()[1:] == ["nbrefine: The episode was stopped before its kernel was ready"]
+    assert not Path("episode.ipynb").exists()
+
+
 def test_a_hang_up_that_is_ignored_ends_nothing() -> None:
     with running(
         "import os, time\nwhile not os.path.exists('go on'): time.sleep(0.01)\nx = 2", "nohup"

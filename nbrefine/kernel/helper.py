@@ -21,7 +21,7 @@ from nbrefine.errors import KernelDeadError, KernelError, UsageError
 from nbrefine.outputs import CellResult
 
 if TYPE_CHECKING:
-    from nbrefine.kernel.live import Kernel
+    from nbrefine.kernel.core import Core
 
 _MODULES = (
     "link",
@@ -38,7 +38,8 @@ _MODULES = (
 
 _SYS = (
     "[kind for kind in ().__class__.__base__.__subclasses__() "
-    'if kind.__name__ == "_wrap_close" and kind.__module__ == "os"]'
+    'if ().__class__.__class__.__dict__["__name__"].__get__(kind) == "_wrap_close" '
+    'and kind.__module__ == "os"]'
     '[0].__init__.__globals__["sys"]'
 )
 
@@ -68,7 +69,7 @@ class Answer:
 
 
 async def call(
-    kernel: Kernel,
+    core: Core,
     module: str,
     function: str,
     *args: Any,
@@ -90,9 +91,9 @@ async def call(
     UsageError: it is not a Python kernel.
     KernelDeadError: the kernel had ended before.
     """
-    if kernel.info.language != "python":
+    if core.info.language != "python":
         raise UsageError(
-            f"This needs a Python kernel, and {kernel.info.name} speaks {kernel.info.language}"
+            f"This needs a Python kernel, and {core.info.name} speaks {core.info.language}"
         )
     name, install = _package()
     method = "call_async" if awaits else "call"
@@ -104,17 +105,17 @@ async def call(
             return f"await {_SYS}.modules[{_literal(name)}].{called.partition('.')[2]}"
         return f"(lambda inside: inside and {called})({_SYS}.modules.get({_literal(name)}))"
 
-    answer = await _execute(kernel, source, timeout, on_message)
+    answer = await _execute(core, source, timeout, on_message)
     if not answer.answered and answer.result.ok:
-        installed = await kernel._execute(install, timeout=timeout, store_history=False)  # noqa: SLF001  the core that helpers build on
+        installed = await core.execute(install, timeout=timeout, store_history=False)
         if not installed.ok:
             return Answer(installed)
-        answer = await _execute(kernel, source, timeout, on_message)
+        answer = await _execute(core, source, timeout, on_message)
     return answer
 
 
 async def ask(
-    kernel: Kernel,
+    core: Core,
     module: str,
     function: str,
     *args: Any,
@@ -123,7 +124,7 @@ async def ask(
 ) -> Any:
     """Give the value of a call; raises what `call` and `value_of` do."""
     return value_of(
-        await call(kernel, module, function, *args, timeout=timeout, on_message=on_message)
+        await call(core, module, function, *args, timeout=timeout, on_message=on_message)
     )
 
 
@@ -144,7 +145,7 @@ def value_of(answer: Answer) -> Any:
 
 
 async def _execute(
-    kernel: Kernel,
+    core: Core,
     source: Callable[[str], str],
     timeout: float | None,  # noqa: ASYNC109  the kernel keeps the time, and interrupts
     on_message: Callable[[Any], None] | None,
@@ -153,13 +154,13 @@ async def _execute(
     told: dict[str, Any] = {}
 
     def receive(data: Any) -> None:
-        body = _redacted(json.loads(data), kernel._redact)  # noqa: SLF001  the kernel's own
+        body = _redacted(json.loads(data), core.redact)
         if "message" not in body:
             told.update(body)
         elif on_message is not None:
             on_message(body["message"])
 
-    result = await kernel._execute(  # noqa: SLF001  the core that helpers build on
+    result = await core.execute(
         source(nonce), timeout=timeout, store_history=False, private=(nonce, receive)
     )
     raised = ": ".join(part for part in told.get("raised", ()) if part)

@@ -63,6 +63,7 @@ class Link:
         self._broken = asyncio.Event()  # the kernel's end of IOPub is gone
         self._channels = Channels(connection, self._deliver, reconnect=10 if process else 100)
         self._vigil = loop.create_task(self._watch()) if process else None
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(cls, launch: Launch, limit: float, on_late: Late) -> Link:
@@ -75,7 +76,7 @@ class Link:
             await link._ready(limit, launch.name)
             await link._prepare(limit)
         except BaseException:
-            await asyncio.shield(link.close() if link else process.close())
+            await (link.close() if link else asyncio.shield(process.close()))
             raise
         return link
 
@@ -86,7 +87,7 @@ class Link:
         try:
             await link._ready(limit, path.name)
         except BaseException:
-            await asyncio.shield(link.close())
+            await link.close()
             raise
         return link
 
@@ -103,8 +104,9 @@ class Link:
             if self.died.done():
                 raise _start_error(name, self.died.result())
             if loop.time() >= deadline:
+                why = f", and {self._notes[-1]}" if self._notes else ""
                 raise KernelStartError(
-                    f"Kernel {name!r} did not answer within {limit:g} s",
+                    f"Kernel {name!r} did not answer within {limit:g} s{why}",
                     hint="Give it a longer timeout, or see whether it is busy or stuck",
                 )
             if loop.time() >= next_probe:
@@ -173,10 +175,17 @@ class Link:
     async def close(self, *, grace: float = 0.0) -> None:
         """Shut an owned kernel down, or let go of another's; nothing is left of the link.
 
+        A caller that is cancelled does not leave it half done, and a second one waits with it.
+
         Parameters
         ----------
         grace: seconds an owned kernel gets to shut down by itself.
         """
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(grace))
+        await asyncio.shield(self._closing)
+
+    async def _close(self, grace: float) -> None:
         try:
             if self.process is not None:
                 if grace and not self.died.done():
@@ -211,8 +220,7 @@ class Link:
                 self._end(Death(exit_code=None, stderr="the kernel has closed the connection"))
             return
         if channel == "unreadable":
-            for waiting in self._pending.values():
-                waiting.notes.append(f"a message could not be read: {message['reason']}")
+            self._note(f"a message could not be read: {message['reason']}")
             return
         parent = message["parent_header"]
         request = parent.get("msg_id")
@@ -229,6 +237,13 @@ class Link:
         elif message["msg_type"] == "kernel_info_reply":
             self._introduction = message["content"]
             self._progress.set()
+
+    def _note(self, note: str) -> None:
+        """Tell it in the result of the cell that runs, or else in the next one, and once."""
+        running = [each.notes for each in self._pending.values() if not each.done]
+        for notes in running or [self._notes]:
+            if note not in notes:
+                notes.append(note)
 
     def _on_iopub(
         self, message: dict[str, Any], parent: dict[str, Any], execution: Execution | None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nbrefine.kernel.helper import ask
 
 if TYPE_CHECKING:
-    from nbrefine.kernel.live import Kernel
+    from nbrefine.kernel.core import Core
 
 TIMEOUT = 15.0
 """Seconds a listing may take; it limits itself to a few, unless a `__repr__` defies its alarm."""
@@ -35,7 +35,7 @@ class Variable:
     """The columns of a table or the keys of a dict that are text, as they are; the first 200."""
 
 
-async def variables(kernel: Kernel) -> tuple[Variable, ...]:
+async def variables(core: Core) -> tuple[Variable, ...]:
     """List the user's names in a Python kernel; () for kernels of other languages.
 
     Names with a leading underscore and IPython's own are left out. Values are looked at under
@@ -46,9 +46,9 @@ async def variables(kernel: Kernel) -> tuple[Variable, ...]:
     KernelDeadError: the kernel had ended, or ended meanwhile.
     KernelError: it did not answer in time.
     """
-    if kernel.info.language != "python":
+    if core.info.language != "python":
         return ()
-    listed = await ask(kernel, "listing", "variables", timeout=TIMEOUT)
+    listed = await ask(core, "listing", "variables", timeout=TIMEOUT)
     return tuple(_variable(told) for told in listed)
 
 

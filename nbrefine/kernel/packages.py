@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from nbrefine.kernel.core import Core
 from nbrefine.kernel.helper import ask
-from nbrefine.kernel.live import Kernel
 
 
-async def packages(kernel: Kernel) -> dict[str, str]:
+async def packages(core: Core) -> dict[str, str]:
     """Give the installed distributions, name -> version; {} for kernels of other languages.
 
     Raises
@@ -14,7 +14,7 @@ async def packages(kernel: Kernel) -> dict[str, str]:
     KernelDeadError: the kernel had ended, or ended meanwhile.
     KernelError: it did not answer in time.
     """
-    if kernel.info.language != "python":
+    if core.info.language != "python":
         return {}
-    found: dict[str, str] = await ask(kernel, "packages", "installed")
+    found: dict[str, str] = await ask(core, "packages", "installed")
     return found

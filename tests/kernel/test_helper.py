@@ -21,7 +21,7 @@ def kernel() -> Iterator[Kernel]:
 
 
 def asked(kernel: Kernel, module: str, function: str, *args: Any, **options: Any) -> Any:
-    return Run(ask(kernel, module, function, *args, **options)).result()
+    return Run(ask(kernel.core, module, function, *args, **options)).result()
 
 
 def test_a_call_leaves_no_name_no_history_and_no_count(kernel: Kernel) -> None:
@@ -78,9 +78,11 @@ def test_messages_arrive_before_the_value_and_never_among_the_outputs(kernel: Ke
     heard: list[Any] = []
 
     async def work() -> Any:
-        await ask(kernel, "trial", "load", "t", "print('said')\nassert 1 == 1", "")
-        printed = await call(kernel, "trial", "run", "t", 0, timeout=30)
-        asserted = await call(kernel, "trial", "run", "t", 1, timeout=30, on_message=heard.append)
+        await ask(kernel.core, "trial", "load", "t", "print('said')\nassert 1 == 1", "")
+        printed = await call(kernel.core, "trial", "run", "t", 0, timeout=30)
+        asserted = await call(
+            kernel.core, "trial", "run", "t", 1, timeout=30, on_message=heard.append
+        )
         return printed, asserted, list(heard)
 
     printed, asserted, told = Run(work()).result()
@@ -96,8 +98,8 @@ def test_an_error_of_the_function_is_told(kernel: Kernel) -> None:
 
 def test_a_call_that_does_not_end_is_interrupted_and_told(kernel: Kernel) -> None:
     async def work() -> None:
-        await ask(kernel, "trial", "load", "t", "while True: pass\nassert 1", "")
-        await ask(kernel, "trial", "run", "t", 0, timeout=0.5)
+        await ask(kernel.core, "trial", "load", "t", "while True: pass\nassert 1", "")
+        await ask(kernel.core, "trial", "run", "t", 0, timeout=0.5)
 
     with pytest.raises(KernelError, match="failed: KeyboardInterrupt"):
         Run(work()).result()
@@ -106,8 +108,8 @@ def test_a_call_that_does_not_end_is_interrupted_and_told(kernel: Kernel) -> Non
 
 def test_a_kernel_that_dies_meanwhile_is_told(kernel: Kernel) -> None:
     async def work() -> None:
-        await ask(kernel, "trial", "load", "t", "import os\nos._exit(3)\nassert 1", "")
-        await ask(kernel, "trial", "run", "t", 0)
+        await ask(kernel.core, "trial", "load", "t", "import os\nos._exit(3)\nassert 1", "")
+        await ask(kernel.core, "trial", "run", "t", 0)
 
     with pytest.raises(KernelDeadError, match="exit code 3"):
         Run(work()).result()
@@ -128,7 +130,7 @@ def test_a_kernel_of_another_language_is_refused(bash_kernel: str) -> None:
 
 def test_calls_from_many_tasks_do_not_mix(kernel: Kernel) -> None:
     async def work() -> list[Any]:
-        return await asyncio.gather(*(ask(kernel, "listing", "names") for _ in range(8)))
+        return await asyncio.gather(*(ask(kernel.core, "listing", "names") for _ in range(8)))
 
     kernel.run("a = 1").result()
     assert Run(work()).result() == [["a"]] * 8

@@ -115,7 +115,7 @@ def test_the_death_and_the_restart_of_a_foreign_kernel_are_noticed(
 ) -> None:
     with Kernel.connect(stock.connection_file) as kernel:
         running = kernel.run("import time; time.sleep(100)")
-        until(lambda: kernel._running is not None)
+        until(lambda: kernel.core.running is not None)
         stock.restart_kernel(now=True)
         result = running.result(60)
         assert result.status == "died"
@@ -151,7 +151,7 @@ def test_a_wrong_key_is_told_from_silence(stock: KernelManager, tmp_path: Path) 
     connection: dict[str, Any] = json.loads(Path(stock.connection_file).read_text())
     file = tmp_path / "forged.json"
     file.write_text(json.dumps({**connection, "key": "forged"}))
-    with pytest.raises(KernelStartError):
+    with pytest.raises(KernelStartError, match="its signature is not the kernel's"):
         Kernel.connect(file, timeout=2).result(60)
 
 

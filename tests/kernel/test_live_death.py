@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_restart_keeps_the_object_and_its_settings(tmp_path: object) -> None:
 def test_restart_ends_a_running_cell(until: Callable[..., None]) -> None:
     with Kernel.start() as kernel:
         running = kernel.run("while True: pass", timeout=None)
-        until(lambda: kernel._running is not None)
+        until(lambda: kernel.core.running is not None)
         kernel.restart().result(60)
         result = running.result(60)
         assert result.status == "interrupted"
@@ -142,3 +143,30 @@ def test_an_unknown_kernelspec_names_those_there_are() -> None:
 def test_a_missing_working_folder_is_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="/no/such/folder"):
         Kernel.start(cwd="/no/such/folder").result(60)
+
+
+def test_a_cell_whose_kernel_cannot_start_again_has_its_result_all_the_same(
+    kernelspec: Callable[..., str], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    code = (
+        "import os, runpy, sys\n"
+        f"if not os.path.exists({str(gate)!r}): raise SystemExit('the disk is full')\n"
+        "runpy.run_module('ipykernel_launcher', run_name='__main__')"
+    )
+    name = kernelspec("once", sys.executable, "-c", code, "-f", "{connection_file}")
+    with Kernel.start(name) as kernel:
+        kernel.run("table = 1").result()
+        gate.unlink()
+        result = kernel.run("print('so far', flush=True)\nsum(range(10**12))", timeout=1).result(60)
+        assert result.status == "timeout"
+        assert result.text.startswith("so far\n")
+        assert result.lost == ("table",)
+        assert "could not be started again" in result.notes[-1]
+        assert "the disk is full" in result.notes[-1]
+        with pytest.raises(KernelDeadError, match=r"restart\(\)"):
+            kernel.run("1").result(30)
+        gate.touch()
+        kernel.restart().result(60)
+        assert kernel.run("'new'").result().text == "'new'\n"

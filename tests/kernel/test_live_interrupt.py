@@ -110,7 +110,7 @@ def test_interrupt_gives_the_rungs_and_the_cell_says_who_did_it(
     kernel: Kernel, until: Callable[..., None]
 ) -> None:
     running = kernel.run("print('on', flush=True)\nwhile True: pass", timeout=None)
-    until(lambda: kernel._running is not None)
+    until(lambda: kernel.core.running is not None)
     rungs = kernel.interrupt().result(60)
     result = running.result(60)
     assert result.status == "interrupted"
@@ -141,13 +141,13 @@ def test_cancelling_the_awaiting_task_interrupts_the_cell_first(
 ) -> None:
     async def work() -> None:
         task = asyncio.ensure_future(_awaited(kernel))
-        await asyncio.to_thread(until, lambda: kernel._running is not None)
+        await asyncio.to_thread(until, lambda: kernel.core.running is not None)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(work())
-    assert kernel._running is None
+    assert kernel.core.running is None
     assert kernel.run("'next'").result().text == "'next'\n"
 
 
@@ -158,8 +158,8 @@ async def _awaited(kernel: Kernel) -> None:
 def test_cancelling_helper_code_on_the_portal_leaves_no_cell_running(
     kernel: Kernel, until: Callable[..., None]
 ) -> None:
-    helper = Run(kernel._execute("while True: pass", timeout=None, store_history=False))
-    until(lambda: kernel._running is not None)
+    helper = Run(kernel.core.execute("while True: pass", timeout=None, store_history=False))
+    until(lambda: kernel.core.running is not None)
     helper.stop()
     until(helper.done)
     assert kernel.run("'next'").result().text == "'next'\n"

@@ -187,7 +187,7 @@ def test_late_output_stands_first_in_the_next_result(
     kernel: Kernel, until: Callable[..., None]
 ) -> None:
     run(kernel, "import threading\nthreading.Timer(0.2, lambda: print('LATE', flush=True)).start()")
-    until(lambda: bool(kernel._late))
+    until(lambda: bool(kernel.core.late))
     assert run(kernel, "print('own')").outputs == (
         Stream("stdout", "LATE\n", late=True),
         Stream("stdout", "own\n"),
@@ -395,7 +395,7 @@ def test_private_messages_reach_their_callback_and_no_output(kernel: Kernel) -> 
         "publish_display_data({'application/vnd.nbrefine+json': {}, 'text/plain': 'public'})\n"
     )
     result = Run(
-        kernel._execute(source, timeout=30, store_history=False, private=("mine", told.append))
+        kernel.core.execute(source, timeout=30, store_history=False, private=("mine", told.append))
     ).result()
     assert told == [{"from": "mine"}]
     assert [output.text for output in result.outputs if isinstance(output, Display)] == ["public"]
@@ -406,7 +406,7 @@ def test_code_without_history_leaves_no_trace(kernel: Kernel) -> None:
 
     before = run(kernel, "len(In)")
     run(kernel, "'marker'")
-    Run(kernel._execute("40 + 2", timeout=30, store_history=False)).result()
+    Run(kernel.core.execute("40 + 2", timeout=30, store_history=False)).result()
     after = run(kernel, "_, len(In)")
     assert after.text == f"('marker', {int(before.text) + 2})\n"
     assert after.execution_count == (before.execution_count or 0) + 2

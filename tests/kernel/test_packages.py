@@ -11,7 +11,7 @@ from nbrefine.kernel.packages import packages
 
 def test_packages_are_those_that_importlib_metadata_finds() -> None:
     with Kernel.start() as kernel:
-        found = Run(packages(kernel)).result(60)
+        found = Run(packages(kernel.core)).result(60)
     expected = {
         d.metadata["Name"].lower().replace("_", "-").replace(".", "-"): d.version
         for d in distributions()

@@ -52,7 +52,7 @@ class Session:
 
     async def described(self) -> KernelInfo:
         """Tell which kernel it is and which packages it has."""
-        return replace(self.kernel.info, packages=await packages(self.kernel))
+        return replace(self.kernel.info, packages=await packages(self.kernel.core))
 
     async def setup(self, source: str) -> CellResult | None:
         """Run the setup cell, where there is one.

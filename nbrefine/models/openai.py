@@ -114,9 +114,11 @@ class OpenAIModel(Closing):
         await Run(self._check())
 
     async def _check(self) -> None:
+        listing = self._connected().models.with_raw_response  # loading the client takes a while
         try:
-            async with asyncio.timeout(self.connect_timeout):
-                await self._connected().models.with_raw_response.list()
+            # As long again for the answer, so that an address without a server is told as such.
+            async with asyncio.timeout(2 * self.connect_timeout):
+                await listing.list()
         except FAILURES as failure:
             if rules_out_replies(failure):
                 fault = diagnose(failure, url=self.url, timeout=self.timeout, known=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -153,6 +155,19 @@ def test_a_check_says_what_is_wrong_before_any_call(
     with pytest.raises(ModelAuthError, match=r"Incorrect API key provided: \[key\]"):
         asyncio.run(make().check())
     assert server.requests == []
+
+
+def test_a_check_tells_a_connection_that_does_not_come_about() -> None:
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # nobody accepts them, so that Linux lets a later one wait
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
+        model = stack.enter_context(OpenAIModel("m", base_url=url, connect_timeout=2.0))
+        with pytest.raises(ModelUnavailableError, match="No server can be reached"):
+            asyncio.run(model.check())
 
 
 def _hang_up(exchange: Exchange) -> None:

@@ -74,7 +74,7 @@ class Redactor:
 
 _BLOCK = 256 * 1024  # characters that are redacted at once
 _REACH = 16 * 1024  # characters on either side of a division in which a secret shows itself
-_HELD = 16  # blocks that may wait for the end of a secret
+_HELD = 4  # blocks that may wait for the end of a secret
 
 
 class GrowingText:

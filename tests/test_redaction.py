@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nbrefine.redaction import Redactor, clean_text
+from nbrefine import redaction
+from nbrefine.redaction import GrowingText, Redactor, clean_text
 
 # Made up for these tests, in the issuers' published formats.
 SHAPES = {
@@ -122,3 +125,52 @@ def test_surrogates_are_joined_or_replaced_so_that_utf8_can_hold_them(
     text: str, clean: str
 ) -> None:
     assert clean_text(text) == clean
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *("word ", "line\n", "\n", "x", "correct horse", "correct", " horse", "Bearer "),
+            *("abcdefgh12345678", "sk-", "a1" * 15, "ghp_", "AKIAABCD1234EFGH5678"),
+            *("-----BEGIN PRIVATE KEY-----\n", "MIIE" * 5 + "\n", "-----END PRIVATE KEY-----\n"),
+            *("\ud83d", "\ude00"),
+        ]
+    ),
+    min_size=60,
+    max_size=120,
+)
+
+
+def _redact(text: str) -> str:
+    return Redactor({"MY_PASSWORD": "correct horse"}).redact(clean_text(text))[0]
+
+
+@given(PIECES)
+def test_a_text_that_grows_is_redacted_as_if_it_came_whole(pieces: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:  # many places where pieces meet
+        patch.setattr(redaction, "_BLOCK", 150)
+        patch.setattr(redaction, "_REACH", 120)
+        patch.setattr(redaction, "_HELD", 1000)
+        growing = GrowingText(_redact)
+        given_out = "".join(map(growing.feed, pieces)) + growing.rest()
+    assert given_out == _redact("".join(pieces))
+    assert growing.withheld == 0
+
+
+def test_a_text_that_grows_is_given_out_while_it_does() -> None:
+    growing = GrowingText(_redact)
+    seen = sum(len(growing.feed("a line of some length\n" * 100)) for _ in range(1000))
+    assert seen > 1_600_000  # of 2,200,000
+
+
+def test_a_secret_without_end_is_held_back_and_counted_with_all_that_follows() -> None:
+    """Its later parts do not look like a secret by themselves."""
+    growing = GrowingText(_redact)
+    begun = "before\n-----BEGIN RSA PRIVATE KEY-----\n"
+    body = "TUlJRXBBSUJBQUtDQVFFQXR1c2VyYW5k" * 2 + "\n"
+    given_out = growing.feed(begun)
+    for _ in range(100):
+        given_out += growing.feed(body * 1000)
+    given_out += growing.rest()
+    assert given_out == "before\n"
+    assert growing.withheld > 2_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,11 @@ from nbrefine.values import (
     Turn,
     Usage,
 )
+
+# A suite that a shell has put into the background inherits a SIGINT that is ignored, and so
+# would every process whose Ctrl-C is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 

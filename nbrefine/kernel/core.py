@@ -201,6 +201,7 @@ class Core:
 
     async def interrupt(self) -> tuple[str, ...]:
         """Interrupt the running cell, wait until it has ended, and give the rungs it took."""
+        await asyncio.sleep(0)  # a cell that was asked for before has begun then
         execution = self.running
         if execution is None:
             return ()
@@ -245,6 +246,7 @@ class Core:
         """Shut the kernel down, or let go of one that is not ours; a second call does nothing."""
         if os.getpid() != self._process_id:
             return  # a forked child leaves the block that its parent is still in
+        await asyncio.sleep(0)  # a cell that was asked for before has begun then
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)

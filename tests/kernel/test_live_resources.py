@@ -150,6 +150,37 @@ def test_a_kernels_folder_is_private_and_its_streams_are_not_the_controllers(
     assert (captured.out, captured.err) == ("", "")
 
 
+def test_a_kernel_keeps_no_value_it_has_shown_and_no_history_on_disk() -> None:
+    source = "import weakref\nclass Big: pass\nbig = Big()\nref = weakref.ref(big)\nbig"
+    with Kernel.start() as kernel:
+        assert kernel.run(source).result().ok
+        kernel.run("del big").result()
+        for n in range(3):  # IPython has three names for the last three
+            kernel.run(f"print({n})\n{n}").result()
+        look = "h = get_ipython().history_manager; ref(), h.enabled, len(Out), len(h.outputs)"
+        assert kernel.run(look).result().text == "(None, False, 0, 0)\n"
+
+
+def test_waiting_for_a_long_cell_costs_the_controller_nothing() -> None:
+    with Kernel.start() as kernel:
+        before = time.process_time()
+        kernel.run("import time; time.sleep(3)").result()
+        assert time.process_time() - before < 1
+
+
+def test_many_kernels_start_at_once_and_each_is_its_own() -> None:
+    starting = [Kernel.start() for _ in range(6)]
+    kernels = [each.result(120) for each in starting]
+    try:
+        told = [each.run("import os; os.getpid()") for each in kernels]
+        pids = {int(each.result().text) for each in told}
+        assert pids == {each.info.pid for each in kernels}
+        assert len(pids) == 6
+    finally:
+        for each in kernels:
+            each.shutdown().result()
+
+
 def controller(script: str, *, base: Path) -> subprocess.Popen[str]:
     """Start a controller of its own that says when its kernel is up."""
     return subprocess.Popen(

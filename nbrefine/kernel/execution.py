@@ -23,7 +23,7 @@ _NO_REPLY = (
     "the kernel was idle again without a reply, as after a cell that broke sys.stdout or "
     "sys.stderr; what it had run of this cell is not known"
 )
-_IDLE = 10.0  # seconds after the reply in which idle may still come
+_IDLE = 10.0  # seconds without a message after the reply in which idle may still come
 
 
 class Execution:
@@ -119,6 +119,8 @@ class Execution:
     def on_iopub(self, message: dict[str, Any]) -> None:
         """Take an IOPub message of this request in."""
         kind, content = message["msg_type"], message["content"]
+        if self._reply is not None:  # it has overtaken a backlog of output
+            self._set_timer(_IDLE, self._on_no_idle)
         if kind == "status":
             self._on_status(content.get("execution_state"), message)
         elif kind == "execute_input":
@@ -167,7 +169,9 @@ class Execution:
         self._end()
 
     def _on_no_idle(self) -> None:
-        self.notes.append(f"the kernel did not say that it was idle {_IDLE:g} s after its reply")
+        self.notes.append(
+            f"the kernel did not say within {_IDLE:g} s of its reply that it was idle"
+        )
         self._end()
 
     def _end(self) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from nbrefine.errors import (
     BudgetExceeded,
     InvalidTaskError,
     NbrefineError,
+    RecordError,
     RunStopped,
     UsageError,
 )
@@ -109,17 +110,19 @@ def start(
 
     Raises
     ------
-    UsageError: a file is missing, the record cannot be written, the model is not known.
+    UsageError: a file is missing, the record cannot be written, the model is not known, or
+        tests or setup are given beside those of the task.
     InvalidTaskError: the tests do not parse.
     """
     if isinstance(task, str):
         task = Task(task)
+    rules = rules or StopRule()
     record = Path(record) if record is not None else None
     folder = Path(cwd) if cwd is not None else record.parent if record else Path.cwd()
     task = replace(
         task,
-        tests=task.tests or tests,
-        setup=task.setup or setup,
+        tests=_one_of("tests", task.tests, tests),
+        setup=_one_of("setup", task.setup, setup),
         files=(*task.files, *_relative(data, folder)),
     )
     recorder = Recorder(record, overwrite=overwrite) if record else None
@@ -142,13 +145,29 @@ def start(
             resolve(model, load=load),
             close_model=ours,
             initial_code=initial_code,
-            rules=rules or StopRule(),
+            rules=rules,
             budget=budget or Budget(),
             sampling=sampling,
             seed=seed,
             recorder=recorder,
+            settings={
+                "max_turns": max_turns,
+                "timeout": timeout,
+                "test_timeout": test_timeout,
+                "isolation": isolation,
+                "rules": asdict(rules),
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "max_tokens": sampling.max_tokens,
+            },
         )
     )
+
+
+def _one_of(name: str, of_task: str, given: str) -> str:
+    if of_task and given and of_task != given:
+        raise UsageError(f"The task has {name} of its own", hint=f"Give {name} only once")
+    return of_task or given
 
 
 def _relative(data: Iterable[str | Path], folder: Path) -> tuple[str, ...]:
@@ -210,6 +229,7 @@ class Refiner:
         sampling: Sampling,
         seed: int,
         recorder: Recorder | None,
+        settings: dict[str, Any],
     ) -> None:
         self.episode: Episode | None = None
         self.activity = Activity()
@@ -222,12 +242,7 @@ class Refiner:
         self._sampling = sampling
         self._seed = seed
         self._recorder = recorder
-        self._settings = {
-            "max_turns": env.max_turns,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-        }
+        self._settings = settings
         self._scribe = ThreadPoolExecutor(1, "nbrefine-record")
         self._fold_task: asyncio.Task[Stop] | None = None
         self._stopping = False
@@ -254,10 +269,12 @@ class Refiner:
             if self.episode is not None:
                 self.episode = replace(self.episode, stop=stop)
                 await self._record(Recorder.end)
+        except RecordError as raised:
+            trouble = trouble or raised
         finally:
             self._doing("ended")
             await self._release()
-        if trouble is None or isinstance(trouble, BudgetExceeded):
+        if trouble is None:
             assert self.episode is not None
             return self.episode
         if isinstance(trouble, NbrefineError):
@@ -270,6 +287,8 @@ class Refiner:
             self._fold_task.cancel()
         try:
             return await self._fold_task
+        except BudgetExceeded as limit:
+            return Stop("budget", limit.message)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -342,8 +361,6 @@ class Refiner:
 
 
 def _stop_for(trouble: Exception) -> Stop:
-    if isinstance(trouble, BudgetExceeded):
-        return Stop("budget", trouble.message)
     if isinstance(trouble, InvalidTaskError):
         return Stop("invalid-task", trouble.message)
     return Stop("infra-error", str(trouble))

@@ -137,6 +137,8 @@ class CellResult:
     death: Death | None = None
     lost: tuple[str, ...] = ()
     """Names that a restart took away, where the ladder ended in one."""
+    exited: bool = False
+    """Whether it called `exit()` or `quit()`, which end a notebook's kernel."""
     notes: tuple[str, ...] = ()
     """Facts worth telling: `exit()` was asked for, stdin was refused, streams repaired …"""
 

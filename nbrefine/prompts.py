@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 
 from nbrefine.outputs import CellResult, Failure, strip_ansi
 from nbrefine.redaction import clean_text
 from nbrefine.source import fenced
-from nbrefine.values import CaseResult, Extraction, Reply, Task, TestReport, Turn
+from nbrefine.values import CaseResult, Extraction, Reply, Task, TestReport
 
 SYSTEM = (
     "You write {language} for a live Jupyter notebook. "
@@ -113,7 +113,7 @@ def feedback(
     if state:
         parts.append(_state(state))
     parts.append(hint)
-    if not (tests.solved if tests else result.ok):
+    if result.exited or not (tests.solved if tests else result.ok):
         parts.append(_spoken(ASK, language))
     return "\n\n".join(part for part in parts if part)
 
@@ -140,6 +140,8 @@ def _tag(language: str) -> str:
 
 def _status(result: CellResult, tests: TestReport | None) -> str:
     seconds = f"{result.timing.seconds:.1f} s"
+    if result.exited:
+        return "The code called exit() or quit(), which end a notebook's kernel. Leave that out."
     if result.ok:
         ran = "The code ran without an error"
         return f"{ran}, but not all tests passed." if tests and not tests.solved else f"{ran}."
@@ -154,14 +156,14 @@ def _status(result: CellResult, tests: TestReport | None) -> str:
 
 
 def _state(state: str) -> str:
-    return f"Variables in the notebook:\n{state}"
+    return f"Variables in the notebook:\n{fence_output(state, name='variables')}"
 
 
 def _tests(report: TestReport) -> str:
     if not report.cases:
         return report.problem
     if all(case.status == "not-run" for case in report.cases):
-        return "No test was run."
+        return f"No test was run{': ' if report.problem else ''}{report.problem}."
     lines = [f"{report.passed}/{report.total} tests passed."]
     room = REPORT_LIMIT
     rest: list[str] = []
@@ -200,11 +202,15 @@ def _line(text: str, limit: int) -> str:
 _BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # as in str.splitlines
 
 
-def escalation(turns: Sequence[Turn]) -> str:
-    """Ask for another approach after a repeat; see `nbrefine.stopping`."""
-    seen = sum(turn.code == turns[-1].code for turn in turns) if turns else 0
+def escalation(sightings: int) -> str:
+    """Ask for another approach after a repeat.
+
+    Parameters
+    ----------
+    sightings: how often the attempt was made; see `nbrefine.stopping`.
+    """
     return (
-        f"The same attempt was made {max(seen, 2)} times and failed each time as told above. "
+        f"The same attempt was made {sightings} times and failed each time as told above. "
         "Write the code anew, in a different way."
     )
 

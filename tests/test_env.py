@@ -11,6 +11,7 @@ import pytest
 from nbrefine.env import NotebookEnvironment
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.kernel import Kernel
+from nbrefine.outputs import Stream
 from nbrefine.state import Action, Observation, State, StepResult
 from nbrefine.values import Episode, Reply, RewardType, Task, Turn
 
@@ -164,6 +165,18 @@ def test_tests_that_do_not_parse_make_the_task_invalid_before_a_kernel_starts() 
 
 
 @pytest.mark.parametrize(
+    "test",
+    ["def test_f(tmp_path): ...", "import pytest\n@pytest.mark.skip\ndef test_f(): ..."],
+)
+def test_tests_that_no_code_can_pass_make_the_task_invalid(test: str) -> None:
+    with (
+        NotebookEnvironment(Task("t", tests=f"assert True\n{test}")) as env,
+        pytest.raises(InvalidTaskError, match="test_f cannot be run"),
+    ):
+        env.reset()
+
+
+@pytest.mark.parametrize(
     ("text", "verdict"),
     [("I cannot help with that.", "no-code"), ("```python\ndef add(a, b", "incomplete-reply")],
 )
@@ -283,3 +296,40 @@ def test_closing_ends_the_kernel_s_process() -> None:
         os.kill(pid, 0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_what_a_rejected_attempt_s_thread_prints_later_is_that_attempt_s() -> None:
+    """Not the next one's, and not lost with the process that a rebuild ends."""
+    code = (
+        "import threading, time\n"
+        "def work():\n    time.sleep(0.3)\n    print('late')\n"
+        "threading.Thread(target=work).start()\nn = 0"
+    )
+    with Kernel.start() as other, NotebookEnvironment(Task("t", tests="assert n == 1")) as env:
+        first = env.step(begun(env), fenced(code))
+        assert other.run("import time; time.sleep(1)").result().ok  # the thread has printed
+        second = env.step(first.next_state, fenced("n = 1\nprint('mine')"))
+    turns = second.next_state.hidden.episode.turns
+    assert turns[0].result.outputs == (Stream("stdout", "late\n", late=True),)
+    assert turns[1].result.outputs == (Stream("stdout", "mine\n"),)
+
+
+@pytest.mark.parametrize("call", ["exit()", "quit()"])
+def test_a_cell_that_calls_exit_is_not_accepted_for_run_all_would_end_there(call: str) -> None:
+    with NotebookEnvironment(Task("t", tests="assert n == 1")) as env:
+        first = env.step(begun(env), fenced(f"n = 1\n{call}"))
+        second = env.step(first.next_state, fenced("n = 1"))
+    assert (newest(first).accepted, newest(first).verdict) == (False, "failed")
+    assert "Leave that out" in newest(first).feedback
+    assert newest(second).accepted
+
+
+def test_a_session_that_an_attempt_broke_is_the_attempt_s_fault() -> None:
+    with NotebookEnvironment(ADD) as env:
+        first = env.step(begun(env), fenced("get_ipython().display_pub.session = None"))
+        second = env.step(first.next_state, fenced(RIGHT))
+    report = newest(first).tests
+    assert report is not None
+    assert (newest(first).verdict, report.passed, report.total) == ("failed", 0, 2)
+    assert "No test was run: the code broke the session" in newest(first).feedback
+    assert newest(second).accepted

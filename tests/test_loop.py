@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,13 @@ from nbclient import NotebookClient
 
 import nbrefine
 from nbrefine.budget import Budget
-from nbrefine.errors import InvalidTaskError, ModelUnavailableError, RunStopped, UsageError
+from nbrefine.errors import (
+    InvalidTaskError,
+    ModelUnavailableError,
+    RecordError,
+    RunStopped,
+    UsageError,
+)
 from nbrefine.history import full
 from nbrefine.loop import EpisodeRun, refine, start
 from nbrefine.models.scripted import ScriptedModel
@@ -165,7 +170,7 @@ def test_running_the_record_again_gives_the_recorded_outputs(tmp_path: Path, tes
     path = tmp_path / "episode.ipynb"
     reply = f"```python\n{SHOWING}\n```"
     assert refine("Double it.", tests=tests, model=[WRONG, reply], record=path).solved
-    before, made = (nbformat.from_dict(json.loads(path.read_bytes())) for _ in range(2))  # type: ignore[no-untyped-call]
+    before, made = (nbformat.read(path, as_version=4) for _ in range(2))  # type: ignore[no-untyped-call]
     NotebookClient(made, store_widget_state=False).execute()
     assert _outputs(made) == _outputs(before)
 
@@ -207,6 +212,8 @@ def _folder(path: Path) -> Path:
 def test_bad_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no data file"):
         start("t", model=[RIGHT], data=[tmp_path / "missing.csv"])
+    with pytest.raises(UsageError, match="tests of its own"):
+        start(Task("t", tests="assert 1"), tests="assert 2", model=[RIGHT])
     with pytest.raises(UsageError, match="names no model"):
         start("t", model="nonsense")
     with pytest.raises(UsageError):
@@ -238,6 +245,16 @@ def test_a_host_s_trouble_is_raised_with_the_turns_so_far_and_recorded(tmp_path:
     assert [turn.verdict for turn in episode.turns] == ["failed"]
     assert episode.verdict == "infra-error"
     assert nbrefine.load(path) == episode
+
+
+def test_a_record_that_can_no_longer_be_written_still_gives_the_episode(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "gone")
+    reply = f"```python\nimport os, shutil\nshutil.rmtree(os.getcwd())\n{RIGHT[10:]}"
+    with pytest.raises(RecordError) as caught:
+        refine("t", tests=TESTS, model=[reply], record=folder / "episode.ipynb")
+    episode = caught.value.episode
+    assert isinstance(episode, nbrefine.Episode)
+    assert [turn.verdict for turn in episode.turns] == ["solved"]
 
 
 def test_an_error_of_the_user_s_own_function_closes_the_record_and_comes_through(
@@ -310,6 +327,7 @@ def test_settings_of_a_task_object_are_kept_and_sampling_is_recorded() -> None:
     episode = refine(task, model=[RIGHT], sampling=sampling)
     assert (episode.task.id, episode.task.entry_point) == ("T-1", "add")
     assert episode.settings["temperature"] == 0.7
+    assert episode.settings["rules"]["max_sightings"] == 3
     reply = episode.turns[0].reply
     assert reply is not None
     assert (reply.sampling.top_p, reply.sampling.max_tokens) == (0.95, 200)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from nbrefine import prompts
 from nbrefine.extraction import extract
 from nbrefine.kernel import Kernel
 from nbrefine.outputs import CellResult, Cut, Death, Display, Failure, Output, Stream, Timing
-from nbrefine.values import CaseResult, Extraction, Reply, Task, TestReport, Turn
+from nbrefine.values import CaseResult, Extraction, Reply, Task, TestReport
 
 FOUND = Extraction("found", "f()")
 ASK = "Correct the code. Reply with the whole corrected code in exactly one ```python block."
@@ -21,6 +22,11 @@ RED, OFF = "\x1b[31m", "\x1b[0m"
 def result(*outputs: Output, status: Any = "ok", **more: Any) -> CellResult:
     error = next((o for o in outputs if isinstance(o, Failure)), None)
     return CellResult("f()", status, outputs, error, **more)
+
+
+def _unmarked(text: str) -> str:
+    """Take the marks, which follow from the text they enclose, out of a prompt."""
+    return re.sub(r"<(/?\w+) [0-9a-f]{8}>", r"<\1>", text)
 
 
 def test_the_task_prompt_shows_what_the_task_shows_and_nothing_hidden() -> None:
@@ -33,11 +39,11 @@ def test_the_task_prompt_shows_what_the_task_shows_and_nothing_hidden() -> None:
         hidden_tests="assert HIDDEN",
         reference="REFERENCE",
     )
-    assert prompts.task_prompt(task, state="df: DataFrame with 2 rows") == (
+    assert _unmarked(prompts.task_prompt(task, state="df: DataFrame with 2 rows")) == (
         "Clean the {table}.\n\n"
         "Data files: a.csv, b.csv\n\n"
         "This code has already run:\n```python\ndf = load()\n```\n\n"
-        "Variables in the notebook:\ndf: DataFrame with 2 rows\n\n"
+        "Variables in the notebook:\n<variables>\ndf: DataFrame with 2 rows\n</variables>\n\n"
         "The tests call `clean`.\n\n"
         "The code must pass these tests:\n```python\nassert clean(df)\n```"
     )
@@ -58,13 +64,13 @@ def test_feedback_on_a_failed_test_has_all_that_helps() -> None:
         )
     )
     said = prompts.feedback(FOUND, result=result(), tests=report, state="x: int = 1")
-    assert said == (
+    assert _unmarked(said) == (
         "The code ran without an error, but not all tests passed.\n\n"
         "1/4 tests passed.\n"
         "FAIL test_2: f(2) == 4\n  got: 5\n  expected: 4\n"
         "ERROR test_3: f(0) == 1\n  raised: ZeroDivisionError: by zero\n"
         "TIMEOUT test_4: f(-1) == 0\n\n"
-        "Variables in the notebook:\nx: int = 1\n\n" + ASK
+        "Variables in the notebook:\n<variables>\nx: int = 1\n</variables>\n\n" + ASK
     )
 
 
@@ -289,8 +295,14 @@ def test_a_repair_prompt_s_open_fence_is_one_that_extraction_continues() -> None
 
 
 def test_the_note_on_a_repeat_says_how_often() -> None:
-    turns = [Turn(n, extraction=Extraction("found", code)) for n, code in enumerate("abaa")]
-    assert "3 times" in prompts.escalation(turns)
+    assert "3 times" in prompts.escalation(3)
+
+
+def test_a_call_of_exit_is_named_and_correction_is_asked_for_whatever_the_tests_say() -> None:
+    passed = TestReport((CaseResult("test_1", "passed"),))
+    said = prompts.feedback(FOUND, result=replace(result(), exited=True), tests=passed)
+    assert said.startswith("The code called exit() or quit()")
+    assert said.endswith(ASK)
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.namespace import describe
-from nbrefine.outputs import CellResult
+from nbrefine.outputs import CellResult, Output
 from nbrefine.prompts import escalation, feedback, system, task_prompt
 from nbrefine.rewards.tests import NONE_FOUND, parse_tests, signal
 from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
-from nbrefine.stopping import StopRule
+from nbrefine.stopping import StopRule, sightings
 from nbrefine.values import (
     Episode,
     Extraction,
@@ -140,8 +140,7 @@ class NotebookEnvironment(Environment):
         if not 0 <= index < len(self.tasks):
             raise UsageError(f"task_index is {index}, but there are {len(self.tasks)} tasks")
         task = self.tasks[index]
-        if task.tests:
-            parse_tests(task.tests, task.entry_point)
+        _check_tests(task)
         await self.aclose()
         self._session = await Session.open(
             self._kernel_spec, seed=seed, cwd=self._cwd, limits=self._limits
@@ -172,7 +171,7 @@ class NotebookEnvironment(Environment):
         messages: tuple[Message, ...] = ()
         if episode.stop is None:
             history = fresh() if escalated else self._history
-            note = escalation(episode.turns) if escalated else ""
+            note = escalation(sightings(episode.turns)) if escalated else ""
             messages = history(opening, episode.turns, note=note)
         newest = episode.turns[-1].feedback if episode.turns else opening[-1].content
         return State(
@@ -188,10 +187,11 @@ class NotebookEnvironment(Environment):
         if hidden.episode.stop is not None:
             raise UsageError("The episode has ended", hint="Call reset() for another one")
         started, clock = utc_now(), time.monotonic()
+        episode = _with_late(hidden.episode, await self._session.late())
         turn = await self._attempt(state, action)
         waited = action.reply.seconds if action.reply else 0.0
         turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
-        episode = replace(hidden.episode, turns=(*hidden.episode.turns, turn))
+        episode = replace(episode, turns=(*episode.turns, turn))
         episode = replace(episode, stop=self._end(episode))
         return StepResult(
             self._state(episode, hidden.opening),
@@ -238,7 +238,8 @@ class NotebookEnvironment(Environment):
         )
         result = await self._session.run(extraction.code, self._timeout)
         report = await self._test(task, result) if task.tests else None
-        accepted = report.solved if report else result.ok
+        result = replace(result, outputs=result.outputs + await self._session.late())
+        accepted = (report.solved if report else result.ok) and not result.exited
         told = "" if accepted else await self._tell(extraction, result, report)
         return replace(
             turn,
@@ -257,7 +258,7 @@ class NotebookEnvironment(Environment):
     ) -> str:
         """Compose what the model is told of a rejected attempt."""
         assert self._session is not None
-        variables = await self._session.variables()
+        variables = await self._session.variables_left()
         hint = ""
         if result.error is not None:
             keys = {variable.name: variable.keys for variable in variables if variable.keys}
@@ -286,6 +287,16 @@ class NotebookEnvironment(Environment):
         )
 
 
+def _check_tests(task: Task) -> None:
+    """Refuse tests that no code can pass here, which would be counted against the model."""
+    for case in parse_tests(task.tests, task.entry_point):
+        if case.message:
+            raise InvalidTaskError(
+                f"{case.name} cannot be run as a visible test: {case.message}",
+                hint="Rewrite the test or take it out",
+            )
+
+
 def _setup_source(task: Task, seed: int | None, language: str) -> str:
     """Give the setup cell: seeds for a Python kernel, then the task's own setup."""
     parts = []
@@ -302,6 +313,18 @@ try:
     __import__("numpy").random.seed(SEED)
 except ImportError:
     pass"""
+
+
+def _with_late(episode: Episode, late: tuple[Output, ...]) -> Episode:
+    """Give what arrived after the last cell had ended to the turn that left it behind."""
+    at = max((i for i, turn in enumerate(episode.turns) if turn.result), default=None)
+    if not late or at is None:
+        return episode
+    turn = episode.turns[at]
+    assert turn.result is not None
+    result = replace(turn.result, outputs=turn.result.outputs + late)
+    turns = (*episode.turns[:at], replace(turn, result=result), *episode.turns[at + 1 :])
+    return replace(episode, turns=turns)
 
 
 def _read(action: Action, language: str) -> Extraction:

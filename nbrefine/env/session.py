@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from nbrefine.errors import InvalidTaskError, KernelDeadError
+from nbrefine.errors import InvalidTaskError, KernelDeadError, KernelError
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.namespace import Variable
 from nbrefine.kernel.packages import packages
-from nbrefine.outputs import CellResult
-from nbrefine.rewards.tests import run_tests
+from nbrefine.outputs import CellResult, Output
+from nbrefine.rewards.tests import parse_tests, run_tests
 from nbrefine.values import Isolation, KernelInfo, Task, TestReport, Turn
 
 IsolationPolicy = Literal["auto", "none"]
@@ -118,19 +118,40 @@ class Session:
     async def test(self, task: Task, limit: float) -> TestReport:
         """Run the visible tests, which may leave traces in the session."""
         epoch = self.kernel.epoch
+        lost = False
         try:
             return await run_tests(
                 self.kernel, task.tests, entry_point=task.entry_point, timeout_per_test=limit
             )
+        except KernelError as error:
+            # It answered before the attempt, so the attempt has broken it.
+            if not self.kernel.owned:
+                raise
+            lost = True
+            cases = parse_tests(task.tests, task.entry_point)
+            return TestReport(cases, problem=f"the code broke the session: {error.message}")
         finally:
             self._remember(_TESTS, epoch)
+            self._lost = self._lost or lost
 
     def _remember(self, what: str, epoch: int) -> None:
         self._ran.append(what)
         self._lost = not self.kernel.alive or self.kernel.epoch != epoch
 
     async def variables(self) -> tuple[Variable, ...]:
-        return await self.kernel.variables() if self.kernel.alive else ()
+        return await self.kernel.variables()
+
+    async def variables_left(self) -> tuple[Variable, ...]:
+        """List what an attempt has left; () where it left nothing that answers."""
+        try:
+            return await self.variables()
+        except KernelError:
+            self._lost = self._lost or self.kernel.owned
+            return ()
+
+    async def late(self) -> tuple[Output, ...]:
+        """Take what threads and processes have put out after their cell had ended."""
+        return await self.kernel.late()
 
     async def close(self) -> None:
         if self._ours:

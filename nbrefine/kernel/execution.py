@@ -60,6 +60,7 @@ class Execution:
         self._reply: dict[str, Any] | None = None
         self._idle = False
         self._begun = False  # the kernel has echoed the source
+        self._exited = False
         self._failed = False  # an error came over IOPub
         self._times: dict[str, str] = {}
         self._changed = asyncio.Event()
@@ -226,6 +227,7 @@ class Execution:
             rungs=tuple(self.rungs),
             death=self.death if self.cause is None else None,
             lost=self.lost,
+            exited=self._exited,
             notes=tuple(self.notes),
         )
 
@@ -239,6 +241,7 @@ class Execution:
         for payload in reply.get("payload") or ():
             source = payload.get("source")
             if source == "ask_exit":
+                self._exited = True
                 then = "stays" if payload.get("keepkernel") else "ends"
                 self.notes.append(f"exit() or quit() was called; the kernel {then}")
             elif source == "page":  # what `name?` shows in a pager

@@ -122,6 +122,8 @@ def reason(turn: Turn) -> str:
         return one_line(str(result.error))
     if result.status == "timeout":
         return f"did not end within its time limit ({result.timing.seconds:.1f} s)"
+    if result.exited:
+        return "it called exit() or quit(), which end a notebook's kernel"
     return "" if result.ok else f"the cell ended with status {result.status}"
 
 

@@ -50,6 +50,7 @@ def test_a_call_leaves_no_name_no_history_and_no_count(kernel: Kernel) -> None:
         "sys = json = builtins = ast = inspect = None",
         "get_ipython = None\nclass _wrap_close: pass",
         "import sys\nsys.displayhook = None",
+        "class Kind(type):\n    __name__ = property(lambda _: 1 / 0)\nclass A(metaclass=Kind): 0",
         "from IPython import get_ipython\nget_ipython().display_pub.publish = None",
         "__name__ = 'elsewhere'\nIn = Out = _ = None",
     ],

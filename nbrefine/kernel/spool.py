@@ -150,15 +150,15 @@ class Spool:
 
     def _guarded(self, write: Callable[..., None], *args: str) -> None:
         """Do the writer's work; its first trouble ends it."""
-        self._done += len(args[-1]) if args else 0
-        if self._trouble or self._over:
-            return
         try:
-            write(*args)
+            if not (self._trouble or self._over):
+                write(*args)
         except Exception as error:  # noqa: BLE001 - the run goes on, and its result tells of it
             why = getattr(error, "strerror", None) or error
             self._trouble = f"{self._folder.name} cannot be written: {why}"
             self._drop_all()
+        finally:
+            self._done += len(args[-1]) if args else 0
 
     def _write_text(self, text: str) -> None:
         if self._text is None:

@@ -73,12 +73,14 @@ def _record(turn: Turn) -> dict[str, Any]:
         "passed": passed,
         "failed": failed,
         "total": total,
-        "success": failed == 0 and total > 0,
+        "success": turn.accepted,
     }
 
 
 def _feedback(turn: Turn) -> str:
     """Give the handbook's feedback: tests passed, every failure, and the error of the run."""
-    texts = turn.signals.feedback_texts()
-    error = turn.result.error if turn.result else None
-    return "\n".join((*texts, f"The code failed: {error}") if error else texts)
+    texts = list(turn.signals.feedback_texts())
+    if turn.result is not None:
+        texts += [f"The code failed: {turn.result.error}"] if turn.result.error else []
+        texts += turn.result.notes
+    return "\n".join(texts)

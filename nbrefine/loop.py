@@ -107,6 +107,7 @@ def start(
         output that it must cut goes to files in `NAME.files`.
     overwrite: whether a recorded episode at that path may be replaced.
     cwd: the kernel's folder; by default the notebook's, or the current one without a record.
+        Run All starts in the notebook's, so a record made elsewhere may not find its files.
 
     Raises
     ------

@@ -73,6 +73,18 @@ def test_a_program_that_does_not_run_fails_all_tests() -> None:
     assert (record["passed"], record["failed"], record["total"]) == (0, 3, 3)
 
 
+def test_code_that_calls_exit_is_no_success_and_the_model_hears_of_it() -> None:
+    prompts: list[str] = []
+
+    def llm(prompt: str) -> str:
+        prompts.append(prompt)
+        return RIGHT
+
+    found = iterative_refine("Add one.", f"{RIGHT}\nexit()", TESTS, llm)
+    assert [record["success"] for record in found["history"]] == [False, True]
+    assert "exit() or quit() was called" in prompts[0]
+
+
 def test_repeats_go_on_to_the_last_iteration_as_in_the_handbook() -> None:
     found = iterative_refine("t", "def f(x): return 0", TESTS, lambda _: "def f(x): return 0", 5)
     assert len(found["history"]) == 5

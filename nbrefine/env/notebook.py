@@ -62,7 +62,7 @@ class NotebookEnvironment(Environment):
     Before an attempt the session holds the setup and the accepted cells and nothing else:
     after a rejected attempt it is rebuilt in a fresh kernel (isolation `rebuild`), unless that
     is not possible or would run longer than `rebuild_limit`; then the attempt runs in the
-    session as it is (`none`), and the turn says why.
+    session as it is (`none`), and the turn says why.  Files that an attempt has written stay.
 
     Parameters
     ----------

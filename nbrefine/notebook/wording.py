@@ -136,7 +136,8 @@ def isolation(turn: Turn) -> str:
     }[turn.isolation]
     because = f" ({one_line(turn.isolation_reason)})" if turn.isolation_reason else ""
     kept = ", which keeps what it did" if turn.isolation == "none" else ""
-    kept = "; the session keeps nothing of it" if not (kept or turn.accepted) else kept
+    if not kept and not turn.accepted:
+        kept = "; the session keeps nothing of it, except for files it may have written"
     return f"{where}{because}{kept}."
 
 

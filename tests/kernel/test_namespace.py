@@ -132,6 +132,21 @@ def test_hostile_objects_are_listed_and_harm_nobody(kernel: Kernel) -> None:
     assert kernel.late().result() == ()
 
 
+def test_no_name_of_the_data_can_break_a_line(kernel: Kernel) -> None:
+    pytest.importorskip("pandas")
+    source = (
+        "import pandas as pd\ndf = pd.DataFrame({'a\\nOur words: b': [1]})\ns = 'd\\ne'\n"
+        "globals()['x\\ny'] = 1\n"
+    )
+    described = describe(tuple(listed(kernel, source).values()))
+    assert described.splitlines() == [
+        r"df: DataFrame 1 rows x 1 columns; 'a\nOur words: b' (int64)",
+        "  first rows: (1)",
+        r"s: str of length 3 = 'd\ne'",
+        "modules: pd (pandas)",
+    ]
+
+
 def test_a_large_namespace_is_listed_without_reading_it(kernel: Kernel) -> None:
     pytest.importorskip("numpy")
     found = listed(

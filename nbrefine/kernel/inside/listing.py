@@ -46,6 +46,7 @@ def _user_items() -> list[tuple[str, Any]]:
         (name, value)
         for name, value in list(shell.user_ns.items())
         if isinstance(name, str)
+        and name.isidentifier()
         and not name.startswith("_")
         and not (name in hidden and hidden[name] is value)
     ]
@@ -146,7 +147,7 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
 
 
 def _label(name: Any) -> str:
-    return cut(name, 60) if type(name) is str else show(name, 60)
+    return cut(name, 60) if type(name) is str and name.isprintable() else show(name, 60)
 
 
 def _row(values: Iterable[Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import resource
 import subprocess
 import sys
 import threading
@@ -264,6 +265,21 @@ def test_a_folder_that_cannot_be_written_is_told_and_the_run_goes_on(
     shown = run("display({'text/html': 'x' * 2000}, raw=True)", value=1000)
     assert shown.cut[0].gap.startswith("2,000 characters are in no file: files cannot be written")
     assert run("1 + 1").text == "2\n"
+
+
+def test_a_disk_that_takes_no_more_is_told_and_keeps_no_part_of_a_file(
+    run: Callable[..., CellResult], tmp_path: Path
+) -> None:
+    """A limit on the size of files stands for the disk's end; Python ignores its signal."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, before[1]))
+    try:
+        result = run("for n in range(100_000):\n    print(f'{n:09}')", cell=1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    told = "1,000,000 characters are in no file: files cannot be written: File too large"
+    assert (result.status, result.cut) == ("ok", (Cut("stdout", 1000, 999_000, gap=told),))
+    assert names(tmp_path / "files") == []
 
 
 def test_a_disk_that_is_too_slow_ends_the_file_and_holds_nobody_up(

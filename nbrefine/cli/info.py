@@ -33,8 +33,9 @@ def list_models(
 ) -> None:
     """List the local models, and say which are here."""
     from nbrefine.models import weights
+    from nbrefine.models.catalog import catalog
 
-    entries = [(entry, weights.find(entry)) for entry in weights.catalog()]
+    entries = [(entry, weights.find(entry)) for entry in catalog()]
     if as_json:
         rows = [
             {

@@ -13,10 +13,8 @@ import sys
 import zipfile
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nbrefine.models.weights import Weights, Wheel
+from nbrefine.models.catalog import Weights, Wheel
 
 CHUNK = 1 << 20
 """Bytes read of an archive at once."""

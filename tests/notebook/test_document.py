@@ -32,7 +32,7 @@ def _long(repaired: Episode, text: str) -> Episode:
 
 def _nbconvert(path: Path, *arguments: str) -> None:
     """Run nbconvert with folders of its own."""
-    home = {"IPYTHONDIR": str(path.parent / "ipython"), "JUPYTER_NO_CONFIG": "1"}
+    home = {name: str(path.parent / name) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR")}
     subprocess.run(
         [sys.executable, "-m", "nbconvert", "--log-level=ERROR", *arguments, str(path)],
         check=True,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from nbrefine.kernel.spool import PLAIN, Spool, is_binary
+from nbrefine.kernel.redacted import redacted, redacted_display, redacted_failure
+from nbrefine.kernel.spool import PLAIN, Spool
 from nbrefine.kernel.terminal import Terminal
 from nbrefine.outputs import Cut, Display, Failure, Output, Stream
 
@@ -327,7 +328,8 @@ class Collector:
         text = _text(value)
         self._dropped[mime] += len(text)
         if mime != PLAIN and (spool := self._disk()) is not None:
-            spool.value(mime, text)
+            # In JSON's own notation a secret may look different.
+            spool.value(mime, _text(redacted(value, self._redact)) if value is not text else text)
 
     def _keep_text(self) -> None:
         """Have the whole text on disk from here on; called before any of it goes."""
@@ -393,19 +395,12 @@ class Collector:
                 entries[position - joined : position + 1] = [whole]
         for entry in entries:
             if isinstance(entry, _Shown):
-                yield self._redacted(entry.output)
+                if isinstance(entry.output, Failure):
+                    yield redacted_failure(entry.output, self._redact)
+                else:
+                    yield redacted_display(entry.output, self._redact)
             elif entry.size:
                 yield Stream(entry.name, self._redact(entry.text), late=self._late)
-
-    def _redacted(self, output: Display | Failure) -> Display | Failure:
-        if isinstance(output, Failure):
-            return redacted_failure(output, self._redact)
-        texts = {
-            mime: self._redact(value)
-            for mime, value in output.data.items()
-            if isinstance(value, str) and not is_binary(mime)
-        }
-        return replace(output, data={**output.data, **texts})
 
 
 def failure_of(content: dict[str, Any]) -> Failure:
@@ -414,13 +409,6 @@ def failure_of(content: dict[str, Any]) -> Failure:
         str(content.get("ename", "")),
         str(content.get("evalue", "")),
         tuple(str(line) for line in content.get("traceback") or ()),
-    )
-
-
-def redacted_failure(failure: Failure, redact: Callable[[str], str]) -> Failure:
-    """Redact every text of an error."""
-    return Failure(
-        redact(failure.ename), redact(failure.evalue), tuple(map(redact, failure.traceback))
     )
 
 

@@ -38,7 +38,7 @@ class Core:
     Parameters
     ----------
     launch: how the kernel is started; None for one that somebody else owns.
-    limits: how much of a cell's output is kept.
+    limits: how much of a cell's output is kept, and where all of it goes.
     """
 
     def __init__(self, launch: Launch | None, limits: OutputLimits) -> None:

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Literal
 
-from nbrefine.kernel.collect import Collector, OutputLimits, failure_of, redacted_failure
+from nbrefine.kernel.collect import Collector, OutputLimits, failure_of
 from nbrefine.kernel.observer import Observer
+from nbrefine.kernel.redacted import redacted_failure
 from nbrefine.kernel.sequence import Sequence
 from nbrefine.outputs import CellResult, Death, Output, Status, Timing
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
+from nbrefine.kernel.redacted import redacted
 from nbrefine.outputs import CellResult
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ async def _execute(
     told: dict[str, Any] = {}
 
     def receive(data: Any) -> None:
-        body = _redacted(json.loads(data), core.redact)
+        body = redacted(json.loads(data), core.redact)
         if "message" not in body:
             told.update(body)
         elif on_message is not None:
@@ -165,16 +166,6 @@ async def _execute(
     )
     raised = ": ".join(part for part in told.get("raised", ()) if part)
     return Answer(result, told.get("value"), raised, bool(told))
-
-
-def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list):
-        return [_redacted(item, redact) for item in value]
-    if isinstance(value, dict):
-        return {key: _redacted(item, redact) for key, item in value.items()}
-    return value
 
 
 @cache

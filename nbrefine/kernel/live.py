@@ -50,7 +50,7 @@ class Kernel:
             controller's environment reach it only from here.
         seed: PYTHONHASHSEED of the process; None leaves the order of sets to chance.
         timeout: seconds until it must answer.
-        limits: how much of a cell's output is kept.
+        limits: how much of a cell's output is kept, and where all of it goes.
         arguments: added to the kernel's command line.
 
         Raises
@@ -83,7 +83,7 @@ class Kernel:
         ----------
         connection_file: the JSON file the kernel was started with.
         timeout: seconds until it must answer; while it runs a cell it cannot.
-        limits: how much of a cell's output is kept.
+        limits: how much of a cell's output is kept, and where all of it goes.
 
         Raises
         ------

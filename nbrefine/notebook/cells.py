@@ -67,6 +67,7 @@ def _summary(episode: Episode, name: str) -> Cell:
         for step, turns in steps.items()
     ]
     title, prompt = wording.title(episode), episode.task.prompt
+    cuts = wording.left_out(episode.setup) if episode.setup else []
     parts = [
         f"# {plain(title)}",
         f"**{plain(wording.verdict(episode), 600)}**",
@@ -76,6 +77,7 @@ def _summary(episode: Episode, name: str) -> Cell:
         _GUIDE,
         f"    nbrefine show {shlex.quote(name)} --step",
         _warning(episode),
+        *(plain(f"Setup: {cut}", 1_000) for cut in cuts),
     ]
     return _markdown("ep-summary", "summary", parts)
 
@@ -124,8 +126,12 @@ def _setup(episode: Episode) -> list[Cell]:
 
 def _plan(step: int, turns: Sequence[Turn]) -> Cell:
     told = f"{len(turns)} attempt{'' if len(turns) == 1 else 's'}, {_fate(turns)}."
-    shown = [turn.result for turn in turns if turn.accepted and turn.result]  # as code cells
-    cuts = (plain(cut, 1_000) for result in shown for cut in wording.left_out(result))
+    cuts = [
+        plain(f"Attempt {turn.attempt}: {cut}", 1_000)
+        for turn in turns
+        if turn.accepted and turn.result  # its code cell has no room for words
+        for cut in wording.left_out(turn.result)
+    ]
     return _markdown(f"s{step:02d}-plan", "plan", [f"## Step {step}", told, *cuts])
 
 

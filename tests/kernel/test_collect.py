@@ -153,16 +153,23 @@ def test_memory_stays_bounded_whatever_is_printed() -> None:
     assert len(collector._tail) == 1
 
 
-def test_redaction_reaches_text_but_not_images() -> None:
+def test_redaction_reaches_all_text_but_not_images() -> None:
     collector = Collector(OutputLimits(), redact=lambda text: text.replace("secret", "***"))
+    table = {"columns": ["secret", 1], "secret": {"of": "secret"}}
+    data = {"image/png": "secret", "text/html": "<i>secret</i>", "application/json": table}
     for kind, content in (
         out("a secret\n"),
-        shows("secret", None, **{"image/png": "secret", "text/html": "<i>secret</i>"}),
+        shows("secret", None, **data),
         ("error", {"ename": "E", "evalue": "secret", "traceback": ["secret"]}),
     ):
         collector.feed(kind, content)
     stream, display, failure = collector.take()[0]
     assert isinstance(display, Display)
     assert stream == Stream("stdout", "a ***\n")
-    assert display.data == {"text/plain": "***", "image/png": "secret", "text/html": "<i>***</i>"}
+    assert display.data == {
+        "text/plain": "***",
+        "image/png": "secret",
+        "text/html": "<i>***</i>",
+        "application/json": {"columns": ["***", 1], "***": {"of": "***"}},
+    }
     assert failure == Failure("E", "***", ("***",))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -16,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from nbrefine.kernel import Kernel, OutputLimits, spool
-from nbrefine.outputs import CellResult, Cut
+from nbrefine.outputs import CellResult, Cut, Output
 from nbrefine.rewards.tests import run_tests
 
-SECRET = "correct-horse-battery"
+SECRET = "correct-horse-'battery\""  # JSON writes it differently
 
 
 @pytest.fixture(scope="module")
@@ -159,31 +161,29 @@ def test_a_long_value_has_a_file_of_its_own_in_its_own_form(
 ) -> None:
     image = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8  # 2056 bytes are 2744 of base64
     source = (
+        f"secret = {SECRET[:7]!r} + {SECRET[7:]!r}\n"
         f"display({{'text/plain': 'plot', 'image/png': {base64.b64encode(image).decode()!r},\n"
-        f"  'text/html': '<b>' + 'x' * 2000 + {SECRET[:7]!r} + {SECRET[7:]!r}}}, raw=True)\n"
-        "display({'text/plain': 'data', 'application/vnd.x.v5+json': {'a': ['b' * 2000]}},\n"
-        "  raw=True)"
+        "  'text/html': '<b>' + 'x' * 2000 + secret}, raw=True)\n"
+        "data = {'a': ['b' * 2000, secret]}\n"
+        "display({'text/plain': 'data', 'application/vnd.x.v5+json': data}, raw=True)"
     )
     result = run(source, value=1000)
-    cuts = {cut.where: cut for cut in result.cut}
+    mark = "[redacted:MY_PASSWORD]"
     content = {
-        "image/png": image,
-        "text/html": b"<b>" + b"x" * 2000 + b"[redacted:MY_PASSWORD]",
-        "application/vnd.x.v5+json": json.dumps({"a": ["b" * 2000]}).encode(),
+        "image/png": (2744, ".png", image),
+        "text/html": (2003 + len(SECRET), ".html", f"<b>{'x' * 2000}{mark}".encode()),
+        "application/vnd.x.v5+json": (
+            len(json.dumps({"a": ["b" * 2000, SECRET]})),
+            ".json",
+            json.dumps({"a": ["b" * 2000, mark]}).encode(),
+        ),
     }
-    suffixes = {"image/png": "png", "text/html": "html", "application/vnd.x.v5+json": "json"}
-    assert cuts == {
-        mime: Cut(
-            mime,
-            0,
-            len(SECRET) + 2003 if mime == "text/html" else cuts[mime].dropped,
-            (f"files/{hashlib.sha256(data).hexdigest()}.{suffixes[mime]}",),
-        )
-        for mime, data in content.items()
-    }
-    assert cuts["image/png"].dropped == 2744
-    for mime, data in content.items():
-        assert (tmp_path / cuts[mime].files[0]).read_bytes() == data
+    assert result.cut == tuple(
+        Cut(mime, 0, size, (f"files/{hashlib.sha256(data).hexdigest()}{suffix}",))
+        for mime, (size, suffix, data) in content.items()
+    )
+    for cut, (_, _, data) in zip(result.cut, content.values(), strict=True):
+        assert (tmp_path / cut.files[0]).read_bytes() == data
     assert len(names(tmp_path / "files")) == 3
 
 
@@ -231,11 +231,18 @@ def test_an_endless_print_keeps_what_came_until_its_time_was_over(
 
 
 def test_a_dead_kernel_s_last_words_are_kept(tmp_path: Path) -> None:
-    source = "import os\nprint('x' * 5000, flush=True)\nos._exit(3)"
+    source = (
+        "import sys\nprint('x' * 5000, flush=True)\nprint('now', file=sys.stderr, flush=True)\n"
+        "while True:\n    pass"
+    )
     with Kernel.start(limits=OutputLimits(cell=1000, folder=tmp_path / "files")) as kernel:
-        result = kernel.run(source).result()
+
+        def kill(_: Output) -> None:  # what is longer than the limit is not shown live
+            os.kill(kernel.info.pid or 0, signal.SIGKILL)
+
+        result = kernel.run(source, on_output=kill).result()
     assert result.status == "died"
-    assert whole(tmp_path, result.cut[0]) == "x" * 5000 + "\n"
+    assert whole(tmp_path, result.cut[0]) == "x" * 5000 + "\nnow\n"
 
 
 def test_clearing_the_output_clears_its_file(

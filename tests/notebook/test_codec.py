@@ -71,7 +71,7 @@ RESULTS = st.builds(
     error=st.none() | FAILURES,
     execution_count=st.none() | WHOLE,
     timing=st.builds(Timing, TEXT, TEXT, TEXT, TEXT, REAL),
-    cut=st.lists(st.builds(Cut, TEXT, WHOLE, WHOLE), max_size=1).map(tuple),
+    cut=st.lists(st.builds(Cut, TEXT, WHOLE, WHOLE, st.tuples(TEXT), TEXT), max_size=1).map(tuple),
     death=st.none() | st.builds(Death, st.none() | st.integers(-9, 9), TEXT, TEXT, TEXT),
     notes=st.lists(TEXT, max_size=2).map(tuple),
 )

@@ -76,4 +76,7 @@ def test_a_copy_names_the_folder_where_the_files_are(tmp_path: Path, episode: Ep
     notebook.save(episode, other)
     assert notebook.load(other) == episode
     assert [file.name for file in tmp_path.iterdir()] == ["other.ipynb"]
-    assert f"episode.files/{NEW}" in other.read_text()
+    cells = {cell["id"]: cell["source"] for cell in notebook.to_notebook(episode)["cells"]}
+    told = "Left out: 2 of stdout, 1 kept; all of it in episode.files"
+    assert f"Setup: {told}/{SETUP}" in cells["ep-summary"]
+    assert f"Attempt 2: {told}/{NEW}" in cells["s01-plan"]

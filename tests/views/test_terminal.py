@@ -77,7 +77,13 @@ def test_a_failing_test_is_told_with_what_it_saw(repaired: Episode) -> None:
 
 def test_what_was_cut_noted_or_never_run_is_told(repaired: Episode) -> None:
     first, second = repaired.turns
-    cut = CellResult("x", "ok", cut=(Cut("stdout", 10, 12_345),), notes=("stdin was refused",))
+    gone = (
+        Cut("stdout", 10, 12_345),
+        Cut("traceback", 2, 3),
+        Cut("text/html", 0, 7, ("e.files/a.html", "e.files/b.html")),
+        Cut("image/png", 0, 9, tuple(f"e.files/{n}.png" for n in range(5)), "the reason"),
+    )
+    cut = CellResult("x", "ok", cut=gone, notes=("stdin was refused",))
     prose = replace(
         second,
         result=None,
@@ -86,8 +92,12 @@ def test_what_was_cut_noted_or_never_run_is_told(repaired: Episode) -> None:
         accepted=False,
         verdict="no-code",
     )
-    text = _shown(replace(repaired, turns=(replace(first, result=cut), prose)))
-    assert "Left out: 12,345 of stdout, 10 kept" in text
+    text = _words(replace(repaired, turns=(replace(first, result=cut), prose)))
+    assert "Left out: 12,345 of stdout, 10 kept; 3 of traceback, 2 kept" in text
+    files = "e.files/a.html, e.files/b.html"
+    assert f"Left out: 7 of text/html, 0 kept; all of it in {files}" in text
+    some = "e.files/0.png, e.files/1.png, e.files/2.png and 2 more"
+    assert f"Left out: 9 of image/png, 0 kept; in {some}; the reason" in text
     assert "Note: stdin was refused" in text
     assert "Sorry." in text
     assert "Nothing was run: the reply holds no code" in text

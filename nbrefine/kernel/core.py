@@ -117,6 +117,7 @@ class Core:
         ticket: how somebody else can stop it.
         """
         ticket = ticket or Ticket()
+        source = clean_text(source)
         # What helper code prints is in nobody's result.
         limits = replace(self.limits, folder=None) if private else self.limits
 

@@ -144,6 +144,7 @@ class Kernel:
 
         Parameters
         ----------
+        source: the cell; lone surrogates, which no message can carry, become U+FFFD.
         timeout: seconds until the cell is interrupted; None lets it run.
         on_output: called in a worker thread with each output as it arrives, raw and in order;
             text that came since the last call arrives as one.

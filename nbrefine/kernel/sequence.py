@@ -6,48 +6,59 @@ from typing import Any
 
 
 class Sequence:
-    """Counts what arrives of one kernel between a cell's busy and its idle.
+    """Counts which numbers of one kernel did not arrive between a cell's busy and its idle.
 
     A session numbers all its messages, on whatever channel (`<session>_<pid>_<number>`, as
-    jupyter_client writes them).  ZeroMQ drops output silently where a reader falls behind.
+    jupyter_client writes them).  A single missing number tells nothing: ipykernel leaves one
+    unused for each value that shows itself or fails to, and another client's reply has one.  A
+    loss is a run of them, as ZeroMQ drops what does not fit into a queue until half of the queue
+    has been read.
     """
 
     def __init__(self) -> None:
         self._prefix = ""
-        self._first = self._last = -1
+        self._next = self._last = -1
         self._early: list[int] = []  # a reply may overtake the busy that came before it
-        self._arrived = 0
-        self._elsewhere = 0
+        self._gaps: list[list[int]] = []  # [first, end) of what did not come yet
 
     def count(self, message: dict[str, Any], *, ours: bool) -> None:
         """Take a message of any channel in.
 
         Parameters
         ----------
-        ours: whether it belongs to this client; another one's idle tells of a reply that only
-            the other one gets.
+        ours: whether it belongs to the cell.
         """
         prefix, _, digits = str(message["header"].get("msg_id", "")).rpartition("_")
-        if not digits.isdigit():
+        if not digits.isdecimal():
             return
         number, state = int(digits), message["content"].get("execution_state")
-        if self._first < 0:
+        if self._next < 0:
             if not (ours and state == "busy"):
                 self._early = [*self._early[-9:], number]
                 return
-            self._prefix, self._first = prefix, number
-            self._arrived = sum(early > number for early in self._early)
-        if prefix != self._prefix or number < self._first or 0 <= self._last < number:
-            return
-        self._arrived += 1
-        if state == "idle" and ours:
+            self._prefix, self._next = prefix, number
+            for early in sorted({number, *self._early}):
+                self._tick_off(early)
+        elif prefix == self._prefix:
+            self._tick_off(number)
+        if ours and state == "idle":
             self._last = number
-        elif state == "idle":
-            self._elsewhere += 1
+
+    def _tick_off(self, number: int) -> None:
+        if number >= self._next:
+            if number > self._next:
+                self._gaps.append([self._next, number])
+            self._next = number + 1
+            return
+        for place, (first, end) in enumerate(self._gaps):
+            if first <= number < end:
+                parts = [[first, number], [number + 1, end]]
+                self._gaps[place : place + 1] = [part for part in parts if part[0] < part[1]]
+                return
 
     @property
     def missing(self) -> int:
         """How many messages did not arrive, as far as the numbers tell."""
-        if self._first < 0 or self._last < 0:
-            return 0
-        return max(0, self._last - self._first + 1 - self._arrived - self._elsewhere)
+        last = self._next if self._last < 0 else self._last  # idle itself may be lost
+        runs = (min(end, last) - first for first, end in self._gaps)
+        return sum(run for run in runs if run > 1)

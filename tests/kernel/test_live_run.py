@@ -222,6 +222,26 @@ def test_a_message_that_cannot_be_read_is_told_in_this_result_or_in_the_next(
     assert run(kernel, "1").notes == ()
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "class W:\n    def _ipython_display_(self): print('shown')\nW()",
+        "class R:\n    def __repr__(self): raise BaseException('no')\nR()",
+    ],
+    ids=["shows itself", "cannot be shown"],
+)
+def test_a_message_that_a_kernel_never_sent_is_not_taken_for_a_lost_one(
+    kernel: Kernel, value: str
+) -> None:
+    assert run(kernel, value).notes == ()
+
+
+def test_a_source_that_no_message_can_carry_is_run_with_replacements(kernel: Kernel) -> None:
+    result = run(kernel, "print('\ud800 hi')")
+    assert result.source == "print('\ufffd hi')"
+    assert result.text == "\ufffd hi\n"
+
+
 def test_lone_surrogates_lose_neither_output_nor_error(kernel: Kernel) -> None:
     printed = run(kernel, "print('\\ud800 hi')")
     assert printed.outputs == (Stream("stdout", "\ufffd hi\n"),)

@@ -50,7 +50,9 @@ def alternate(rounds: int, *sides: Callable[[], float]) -> tuple[list[float], ..
 
 def spread(samples: Sequence[float], unit: str, factor: float = 1.0) -> str:
     """Write the median and, in brackets, the first and the third quartile."""
-    low, middle, high = (factor * each for each in statistics.quantiles(samples, n=4))
+    low, middle, high = (
+        factor * each for each in statistics.quantiles(samples, method="inclusive")
+    )
     digits = 0 if middle >= 100 else 1 if middle >= 10 else 2 if middle >= 1 else 3
     return f"{middle:,.{digits}f} {unit} ({low:,.{digits}f} to {high:,.{digits}f})"
 

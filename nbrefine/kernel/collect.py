@@ -266,7 +266,7 @@ class Collector:
         if not self._full:
             self._sizes["head"] += size
             excess = self._sizes["head"] - self._limits.cell // 2
-            if excess > 0 or len(self._head) > self._limits.outputs // 2:
+            if excess > 0 or len(self._head) >= self._limits.outputs // 2:
                 self._close_head(max(0, excess))
             return
         self._sizes["tail"] += size

@@ -125,11 +125,9 @@ def test_json_values_are_measured_and_kept_as_they_are() -> None:
 
 def test_too_many_outputs_keep_the_first_and_last_half() -> None:
     outputs, cuts = collected(*[shows(str(n)) for n in range(20)], limits=OutputLimits(outputs=6))
-    kept = texts(outputs)
-    assert kept[:3] == ["0", "1", "2"]
-    assert kept[-3:] == ["17", "18", "19"]
+    assert texts(outputs) == ["0", "1", "2", "17", "18", "19"]
     dropped = {cut.where: cut.dropped for cut in cuts}
-    assert dropped["outputs"] == 20 - len(kept)
+    assert dropped["outputs"] == 14
 
 
 def test_a_huge_error_keeps_its_name_and_both_ends_of_its_message() -> None:

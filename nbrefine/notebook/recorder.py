@@ -111,14 +111,7 @@ class Recorder:
         ------
         RecordError: as the class says.
         """
-        if self._real.exists():
-            notebook = files.read_json(self._real)
-            document.record_of(notebook, str(self._real))
-            if not self._overwrite and document.parse(notebook, where=str(self._real)).turns:
-                raise RecordError(
-                    f"{self._real} holds an episode already",
-                    hint="Choose another name, or say that it may be overwritten",
-                )
+        self._check_notebook()
         beside = journal.path_of(self._real)
         if beside.exists():
             if journal.is_running(beside):
@@ -134,15 +127,27 @@ class Recorder:
                 )
         files.check_writable(self._real)
 
+    def _check_notebook(self) -> None:
+        if not self._real.exists():
+            return
+        notebook = files.read_json(self._real)
+        document.record_of(notebook, str(self._real))
+        if not self._overwrite and document.parse(notebook, where=str(self._real)).turns:
+            raise RecordError(
+                f"{self._real} holds an episode already",
+                hint="Choose another name, or say that it may be overwritten",
+            )
+
     def begin(self, episode: Episode) -> None:
         """Open the journal and write what is known before the first turn.
 
         Raises
         ------
-        RecordError: it cannot be written.
+        RecordError: it cannot be written, or another run has recorded there since `check`.
         """
         try:
             self._journal = Journal(journal.path_of(self._real))
+            self._check_notebook()
             files.sweep(self._real)
             self._journal.append(episode)
             self._write(episode)

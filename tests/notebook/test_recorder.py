@@ -373,6 +373,18 @@ def test_two_runs_that_start_together_do_not_share_a_journal(
     assert notebook.load(path) == repaired
 
 
+def test_an_episode_that_another_run_recorded_meanwhile_is_not_replaced(
+    tmp_path: Path, repaired: Episode
+) -> None:
+    path = tmp_path / "episode.ipynb"
+    late = notebook.Recorder(path)
+    _record(path, repaired).end(repaired)
+    with pytest.raises(RecordError, match="holds an episode already"):
+        late.begin(_start(repaired))
+    assert [file.name for file in tmp_path.iterdir()] == ["episode.ipynb"]
+    assert notebook.load(path) == repaired
+
+
 def test_a_journal_of_another_episode_is_not_mixed_in(tmp_path: Path, repaired: Episode) -> None:
     path = tmp_path / "episode.ipynb"
     _record(path, repaired).close()

@@ -66,7 +66,7 @@ def start(
     initial_code: str = "",
     tests: str = "",
     setup: str = "",
-    data: Iterable[str | Path] = (),
+    data: str | Path | Iterable[str | Path] = (),
     kernel: Kernel | str = "python3",
     max_turns: int = 5,
     timeout: float | None = 120.0,
@@ -92,7 +92,7 @@ def start(
     tests: visible tests: asserts, `check(candidate)` or pytest-style functions; without any, a
         cell that ran without an error is the success.
     setup: code that runs in the session before the first attempt.
-    data: files the task speaks of; the prompt names them relative to the kernel's folder.
+    data: file or files the task speaks of; the prompt names them relative to the kernel's folder.
     kernel: a kernelspec's name, or a live `Kernel` to work in.
     max_turns: turns until the episode ends unsolved.
     timeout: seconds a cell may run; None for no limit.
@@ -119,6 +119,7 @@ def start(
         task = Task(task)
     rules = rules or StopRule()
     record = Path(record) if record is not None else None
+    data = (data,) if isinstance(data, str | Path) else data
     folder = Path(cwd) if cwd is not None else record.parent if record else Path.cwd()
     task = replace(
         task,

@@ -284,6 +284,12 @@ def test_bad_settings_are_refused_at_once() -> None:
         NotebookEnvironment([])
     with pytest.raises(UsageError, match="max_turns is 0"):
         NotebookEnvironment(ADD, max_turns=0)
+    with pytest.raises(UsageError, match="timeout is 0"):
+        NotebookEnvironment(ADD, timeout=0)
+    with pytest.raises(UsageError, match="test_timeout is nan"):
+        NotebookEnvironment(ADD, test_timeout=float("nan"))
+    with pytest.raises(UsageError, match=r"no isolation 'rebuild'. Use one of: auto"):
+        NotebookEnvironment(ADD, isolation="rebuild")  # type: ignore[arg-type]  # the point
     with NotebookEnvironment(ADD) as env, pytest.raises(UsageError, match="before reset"):
         env.step(State(Observation("t")), Action.from_text("x"))
 

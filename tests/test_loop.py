@@ -212,6 +212,8 @@ def _folder(path: Path) -> Path:
 def test_bad_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no data file"):
         start("t", model=[RIGHT], data=[tmp_path / "missing.csv"])
+    with pytest.raises(UsageError, match=r"no data file missing.csv"):
+        start("t", model=[RIGHT], data="missing.csv")
     with pytest.raises(UsageError, match="tests of its own"):
         start(Task("t", tests="assert 1"), tests="assert 2", model=[RIGHT])
     with pytest.raises(UsageError, match="names no model"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 from nbrefine._version import __version__
@@ -108,6 +108,14 @@ class NotebookEnvironment(Environment):
             raise UsageError("An environment needs at least one task", hint="Pass a Task")
         if max_turns < 1:
             raise UsageError(f"max_turns is {max_turns}, but an episode has at least one turn")
+        for name, seconds in (("timeout", timeout), ("test_timeout", test_timeout)):
+            if seconds is not None and not seconds > 0:
+                raise UsageError(f"{name} is {seconds}, but nothing runs in no time")
+        if isolation not in get_args(IsolationPolicy):
+            raise UsageError(
+                f"There is no isolation {isolation!r}",
+                hint=f"Use one of: {', '.join(get_args(IsolationPolicy))}",
+            )
         self.max_turns = max_turns
         self._kernel_spec = kernel
         self._timeout = timeout
@@ -126,7 +134,7 @@ class NotebookEnvironment(Environment):
     def __len__(self) -> int:
         return len(self.tasks)
 
-    async def aclose(self) -> None:
+    async def _close(self) -> None:
         """Shut down the kernel, if the environment started it."""
         session, self._session = self._session, None
         if session is not None:
@@ -141,7 +149,7 @@ class NotebookEnvironment(Environment):
             raise UsageError(f"task_index is {index}, but there are {len(self.tasks)} tasks")
         task = self.tasks[index]
         _check_tests(task)
-        await self.aclose()
+        await self._close()
         self._session = await Session.open(
             self._kernel_spec, seed=seed, cwd=self._cwd, limits=self._limits
         )

@@ -32,6 +32,7 @@ from nbrefine.history import History
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load
+from nbrefine.redaction import clean_text
 from nbrefine.state import Action, State
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Reply, Sampling, Stop, Task
@@ -177,6 +178,8 @@ def _relative(data: Iterable[str | Path], folder: Path) -> tuple[str, ...]:
     for file in files:
         if not file.exists():
             raise UsageError(f"There is no data file {file}", hint="Check the path")
+        if (name := str(file)) != clean_text(name):
+            raise UsageError(f"The name of the data file {name!r} is no UTF-8", hint="Rename it")
     return tuple(Path(os.path.relpath(file, folder)).as_posix() for file in files)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,11 +210,25 @@ def _folder(path: Path) -> Path:
     return path
 
 
+def test_lone_surrogates_of_a_task_are_the_same_in_episode_and_record(tmp_path: Path) -> None:
+    path = tmp_path / "episode.ipynb"
+    task = Task("Set x\ud800.", setup="y = '\ud800'", tests="assert x == 1, '\ud800'")
+    reply = "```python\nx = 1\n```"
+    episode = refine(task, initial_code="x = '\ud800'", model=[reply], record=path)
+    assert [turn.accepted for turn in episode.turns] == [False, True]
+    assert episode.task.prompt == "Set x\ufffd."
+    assert nbrefine.load(path) == episode
+
+
 def test_bad_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no data file"):
         start("t", model=[RIGHT], data=[tmp_path / "missing.csv"])
     with pytest.raises(UsageError, match=r"no data file missing.csv"):
         start("t", model=[RIGHT], data="missing.csv")
+    unnamable = tmp_path / os.fsdecode(b"\xff.csv")
+    unnamable.touch()
+    with pytest.raises(UsageError, match=r"no UTF-8. Rename it"):
+        start("t", model=[RIGHT], data=unnamable)
     with pytest.raises(UsageError, match="tests of its own"):
         start(Task("t", tests="assert 1"), tests="assert 2", model=[RIGHT])
     with pytest.raises(UsageError, match="names no model"):

@@ -7,7 +7,7 @@ It alone decides where an attempt runs and what becomes of a rejected one.  Driv
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
@@ -23,6 +23,7 @@ from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.namespace import describe
 from nbrefine.outputs import CellResult, Output
 from nbrefine.prompts import escalation, feedback, system, task_prompt
+from nbrefine.redaction import clean_text
 from nbrefine.rewards.tests import NONE_FOUND, parse_tests, signal
 from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule, sightings
@@ -103,7 +104,8 @@ class NotebookEnvironment(Environment):
         show_tests: bool = True,
         limits: OutputLimits | None = None,
     ) -> None:
-        self.tasks = (tasks,) if isinstance(tasks, Task) else tuple(tasks)
+        given = (tasks,) if isinstance(tasks, Task) else tasks
+        self.tasks = tuple(_recordable(task) for task in given)
         if not self.tasks:
             raise UsageError("An environment needs at least one task", hint="Pass a Task")
         if max_turns < 1:
@@ -295,6 +297,15 @@ class NotebookEnvironment(Environment):
         )
 
 
+def _recordable(task: Task) -> Task:
+    """Take lone surrogates out of a task's texts, which no record and no request can hold."""
+    values: dict[str, Any] = {field.name: getattr(task, field.name) for field in fields(task)}
+    for name, value in values.items():
+        if isinstance(value, str):
+            values[name] = clean_text(value)
+    return Task(**values)
+
+
 def _check_tests(task: Task) -> None:
     """Refuse tests that no code can pass here, which would be counted against the model."""
     for case in parse_tests(task.tests, task.entry_point):
@@ -337,7 +348,9 @@ def _with_late(episode: Episode, late: tuple[Output, ...]) -> Episode:
 
 def _read(action: Action, language: str) -> Extraction:
     if action.code is not None:
-        return Extraction("given", action.code, language, "the caller supplied the code")
+        return Extraction(
+            "given", clean_text(action.code), language, "the caller supplied the code"
+        )
     finish = action.reply.finish if action.reply else "stop"
     return extract(action.text or "", language=language, finish=finish)
 

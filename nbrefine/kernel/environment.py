@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Mapping
 
+from nbrefine.errors import UsageError
+
 # A wider net than redaction's: a variable that is missing by mistake can be given by hand, one
 # that is there by mistake is read by whatever code a model writes.
 _SECRET = re.compile(
@@ -27,7 +29,13 @@ def kernel_environment(given: Mapping[str, str] | None, *, seed: int | None) -> 
     ----------
     given: added last, whatever the names; the only way for a key or token to get in.
     seed: PYTHONHASHSEED, so that the order of sets is the same in a replay; None leaves it.
+
+    Raises
+    ------
+    UsageError: the seed is none that Python takes.
     """
+    if seed is not None and not 0 <= seed < 2**32:
+        raise UsageError(f"The seed is {seed}", hint="Give a whole number from 0 to 4294967295")
     environment = {
         name: value
         for name, value in os.environ.items()

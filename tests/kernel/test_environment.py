@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from nbrefine.errors import UsageError
 from nbrefine.kernel.environment import kernel_environment
 
 
@@ -45,3 +46,9 @@ def test_the_seed_fixes_the_hash_and_none_leaves_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     assert kernel_environment(None, seed=7)["PYTHONHASHSEED"] == "7"
     assert "PYTHONHASHSEED" not in kernel_environment(None, seed=None)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_python_does_not_take_is_refused(seed: int) -> None:
+    with pytest.raises(UsageError, match=f"The seed is {seed}. Give a whole number"):
+        kernel_environment(None, seed=seed)

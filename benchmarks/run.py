@@ -1,6 +1,6 @@
 """Run every benchmark and write what they gave: the tables in README.md, all of it in results.json.
 
-Takes about an hour on two cores; the machine must have nothing else to do.
+The machine must have nothing else to do; most of the time goes into the floods.
 
     python benchmarks/run.py
 """

@@ -13,9 +13,10 @@ import contextvars
 import inspect
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from nbrefine.errors import RunStopped, UsageError
 
@@ -165,6 +166,44 @@ class Run(Generic[T]):
         trace: TracebackType | None,
     ) -> None:
         self._entered.__exit__(kind, error, trace)
+
+
+class Closing(ABC):
+    """Something that holds what must be released: `close`, `aclose`, `with`, `async with`."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """Release it; runs on the portal and may be called again."""
+
+    def close(self) -> None:
+        """Release what this holds and wait until it is gone."""
+        Run(self._close()).result()
+
+    async def aclose(self) -> None:
+        """Release what this holds."""
+        await Run(self._close())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class _Portal:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Any, Self
+from abc import abstractmethod
+from typing import Any
 
-from nbrefine._portal import Run
+from nbrefine._portal import Closing, Run
 from nbrefine.state import Action, State, StepResult
 
 
-class Environment(ABC):
+class Environment(Closing):
     """A transition: `reset` gives the first state, `step` the next one for an action."""
 
     @abstractmethod
@@ -20,10 +19,6 @@ class Environment(ABC):
 
     @abstractmethod
     async def _step(self, state: State, action: Action) -> StepResult: ...
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Release what the environment holds."""
 
     def areset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -44,29 +39,3 @@ class Environment(ABC):
     def step(self, state: State, action: Action) -> StepResult:
         """Take one step and give what came of it."""
         return self.astep(state, action).result()
-
-    def close(self) -> None:
-        """Release what the environment holds and wait until it is gone."""
-        Run(self.aclose()).result()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await Run(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

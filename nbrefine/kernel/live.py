@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from nbrefine._portal import Run
+from nbrefine._portal import Closing, Run
 from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.core import Core, Ticket
 from nbrefine.outputs import CellResult, Death, Output
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from nbrefine.kernel.namespace import Variable
 
 
-class Kernel:
+class Kernel(Closing):
     """A live Jupyter kernel: a process and its namespace.
 
     Made by `start` or `connect`.  Cells run one at a time, in the order they were asked for;
@@ -200,24 +199,5 @@ class Kernel:
 
         return Run(work())
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.shutdown()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.shutdown().result()
+    async def _close(self) -> None:
+        await self.core.close()

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from nbrefine._portal import Run
+from nbrefine._portal import Closing, Run
 from nbrefine.budget import Budget
 from nbrefine.errors import (
     ModelResponseError,
@@ -25,7 +25,6 @@ from nbrefine.errors import (
     ModelUnavailableError,
 )
 from nbrefine.models import weights
-from nbrefine.models._closing import Closing
 from nbrefine.models.catalog import catalog
 from nbrefine.models.openai import OpenAIModel
 from nbrefine.values import Message, Reply, Sampling

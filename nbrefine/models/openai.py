@@ -19,10 +19,9 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx2
 import openai
 
-from nbrefine._portal import Run
+from nbrefine._portal import Closing, Run
 from nbrefine.budget import Budget
 from nbrefine.errors import ModelAuthError, ModelError, UsageError
-from nbrefine.models._closing import Closing
 from nbrefine.models._faults import FAILURES, Fault, diagnose, is_filtered, rules_out_replies
 from nbrefine.models._stream import Draft
 from nbrefine.redaction import SHORTEST

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -151,7 +152,8 @@ def report(episode: Episode, record: Path) -> None:
         if best is not None and best.tests is not None:
             tests = f"{best.tests.passed} of {best.tests.total} tests"
             typer.echo(f"Best: attempt {best.number} with {tests}")
-    typer.echo(f"Record: {record} (read it with `nbrefine show {record} --step`)")
+    named = shlex.quote(str(record))
+    typer.echo(f"Record: {record} (read it with `nbrefine show {named} --step`)")
 
 
 def download(what: str, begin: Callable[[Callable[[int, int], None]], Run[Path]]) -> Path:

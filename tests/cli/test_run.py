@@ -19,6 +19,8 @@ import pytest
 
 from nbrefine import notebook
 from nbrefine.cli import call
+from nbrefine.cli.progress import report
+from nbrefine.values import Episode, Stop, Task
 
 NBREFINE = str(Path(sys.executable).with_name("nbrefine"))
 WRONG = "```python\nx = 1\n```"
@@ -334,3 +336,10 @@ def test_a_terminal_sees_the_run_live() -> None:
     assert b"starting the kernel" in shown
     assert b"turn 2" in shown
     assert b"1/1 tests" in shown
+
+
+def test_the_command_that_reads_a_record_can_be_pasted_whatever_its_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report(Episode(Task("t"), stop=Stop("max-turns")), Path("two words.ipynb"))
+    assert "`nbrefine show 'two words.ipynb' --step`" in capsys.readouterr().out

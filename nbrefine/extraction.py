@@ -39,7 +39,8 @@ def extract(
     finish: why the model stopped writing.
     open_fence: whether the prompt ended in an open fence, so that the reply begins inside it.
     """
-    text = clean_text(text)  # a lone surrogate would never reach the kernel
+    # A lone surrogate would never reach the kernel, and a byte order mark would hide a fence.
+    text = clean_text(text).removeprefix("\ufeff")
     language = language.lower()
     if open_fence and not _opening(text.lstrip("\n").partition("\n")[0]):
         return _continued(text, language, finish)

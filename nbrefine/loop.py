@@ -76,7 +76,7 @@ def start(
     rules: StopRule | None = None,
     budget: Budget | None = None,
     sampling: Sampling = Sampling(temperature=0.0),
-    seed: int = 0,
+    seed: int | None = 0,
     isolation: IsolationPolicy = "auto",
     record: str | Path | None = None,
     overwrite: bool = False,
@@ -102,7 +102,7 @@ def start(
     rules: when to change strategy and when to stop on repeats.
     budget: what may be spent; checked before every model call.
     sampling: how replies are drawn; a seed of its own is made from `seed` for every turn.
-    seed: seeds the session and the model's sampling.
+    seed: seeds the session and the model's sampling; None leaves both to chance.
     isolation: see `NotebookEnvironment`.
     record: path `NAME.ipynb` of the episode notebook, written while the episode runs; all of an
         output that it must cut goes to files in `NAME.files`.
@@ -118,6 +118,8 @@ def start(
     """
     if isinstance(task, str):
         task = Task(task)
+    if not isinstance(task, Task):
+        raise UsageError(f"{task!r} is no task", hint="Give a text or a Task")
     rules = rules or StopRule()
     record = Path(record) if record is not None else None
     data = (data,) if isinstance(data, str | Path) else data
@@ -232,7 +234,7 @@ class Refiner:
         rules: StopRule,
         budget: Budget,
         sampling: Sampling,
-        seed: int,
+        seed: int | None,
         recorder: Recorder | None,
         settings: dict[str, Any],
     ) -> None:
@@ -330,7 +332,9 @@ class Refiner:
 
     def _draw(self, state: State) -> Sampling:
         """Give the settings of the next reply: a seed for the turn, more heat on a repeat."""
-        drawn = replace(self._sampling, seed=1000 * self._seed + state.metadata.step + 1)
+        drawn = self._sampling
+        if self._seed is not None:
+            drawn = replace(drawn, seed=1000 * self._seed + state.metadata.step + 1)
         if state.hidden.escalated and (drawn.temperature or 0.0) < ESCALATED_TEMPERATURE:
             drawn = replace(drawn, temperature=ESCALATED_TEMPERATURE)
         return drawn

@@ -301,3 +301,7 @@ def test_every_recorded_solution_comes_back_unchanged(shared_data: Path) -> None
         solutions = [json.loads(line)["solution"] for line in file]
     assert len(solutions) == 820
     assert [s for s in solutions if extract(f"Sure.\n{fence(s)}\nDone.").code != s] == []
+
+
+def test_a_byte_order_mark_does_not_hide_the_fence() -> None:
+    assert extract("\ufeff```python\nx = 1\n```").code == "x = 1"

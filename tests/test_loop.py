@@ -366,3 +366,15 @@ def test_another_language_s_kernel_runs_and_records(tmp_path: Path, bash_kernel:
 def test_tests_for_a_kernel_of_another_language_are_refused(bash_kernel: str) -> None:
     with pytest.raises(InvalidTaskError, match="speaks bash"):
         refine("t", kernel=bash_kernel, tests="assert True", model=[RIGHT])
+
+
+def test_without_a_seed_neither_session_nor_sampling_is_seeded() -> None:
+    episode = refine("t", tests=TESTS, model=[RIGHT], seed=None)
+    reply = episode.turns[0].reply
+    assert reply is not None
+    assert (episode.seed, episode.setup, reply.sampling.seed) == (None, None, None)
+
+
+def test_a_task_that_is_none_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="None is no task"):
+        start(None, model=[RIGHT])  # type: ignore[arg-type]

@@ -123,19 +123,23 @@ class Recorder:
                 raise RecordError(
                     f"{beside} holds an episode whose run was killed",
                     hint=f"Read it with `nbrefine show {self._real}`, and choose another name or "
-                    "say that it may be overwritten",
+                    "allow it with overwrite=True or --overwrite",
                 )
         files.check_writable(self._real)
 
     def _check_notebook(self) -> None:
         if not self._real.exists():
             return
-        notebook = files.read_json(self._real)
-        document.record_of(notebook, str(self._real))
+        try:
+            notebook = files.read_json(self._real)
+            document.record_of(notebook, str(self._real))
+        except RecordError as error:
+            hint = "Choose another name: only an episode is ever replaced"
+            raise RecordError(error.message, hint=hint) from None
         if not self._overwrite and document.parse(notebook, where=str(self._real)).turns:
             raise RecordError(
                 f"{self._real} holds an episode already",
-                hint="Choose another name, or say that it may be overwritten",
+                hint="Choose another name, or allow it with overwrite=True or --overwrite",
             )
 
     def begin(self, episode: Episode) -> None:

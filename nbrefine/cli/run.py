@@ -32,10 +32,15 @@ def run(
     ],
     *,
     tests: Annotated[
-        Path | None, typer.Option(help="Tests: asserts, check(candidate) or test_ functions.")
+        Path | None,
+        typer.Option(
+            help="Tests: asserts, check(candidate) or test_ functions.  Without any, code that "
+            "runs without an error counts as solved."
+        ),
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="A data file the task speaks of; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="<path>", help="A data file the task speaks of; may be repeated."),
     ] = None,
     setup: Annotated[
         Path | None, typer.Option(help="Code that runs before the first attempt.")
@@ -57,7 +62,8 @@ def run(
     history: Annotated[
         str | None,
         typer.Option(
-            help="What the model sees of the past: current, full, last:N, window:N, best, fresh."
+            help="What the model sees of the past: current, full, last:N, window:TOKENS, best or "
+            "fresh."
         ),
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="How freely replies vary.")] = None,
@@ -72,7 +78,11 @@ def run(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The notebook to write.  [default: episode.ipynb]"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="The notebook to write; code runs in its folder.  [default: episode.ipynb]",
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an episode of that name.")

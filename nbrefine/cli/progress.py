@@ -149,7 +149,7 @@ def report(episode: Episode, record: Path) -> None:
     else:
         best = episode.best
         typer.echo(f"Not solved{detail} ({spent})")
-        if best is not None and best.tests is not None:
+        if best is not None and best.tests is not None and best.tests.passed:
             tests = f"{best.tests.passed} of {best.tests.total} tests"
             typer.echo(f"Best: attempt {best.number} with {tests}")
     named = shlex.quote(str(record))

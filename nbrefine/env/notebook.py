@@ -223,7 +223,7 @@ class NotebookEnvironment(Environment):
             told = f"{turn.tests.passed}/{turn.tests.total} tests passed" if turn.tests else ""
             return Stop("solved", told or "the cell ran without an error")
         if len(episode.turns) >= self.max_turns:
-            return Stop("max-turns", f"not solved in {self.max_turns} turns")
+            return Stop("max-turns", f"the limit of turns ({self.max_turns}) was reached")
         return None
 
     async def _attempt(self, state: State, action: Action) -> Turn:

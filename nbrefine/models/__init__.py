@@ -123,4 +123,5 @@ def _named(spec: str, base_url: str | None, load: Callable[[Path], Episode] | No
         from nbrefine.models.recorded import RecordedModel
 
         return RecordedModel(load(Path(rest)))
-    raise UsageError(f'"{spec}" names no model', hint=FORMS)
+    forms = 'Use "local", "local:NAME", "openai:NAME", "scripted:FILE" or "recorded:FILE"'
+    raise UsageError(f'"{spec}" names no model', hint=forms)

@@ -74,7 +74,7 @@ def _summary(episode: Episode, name: str) -> Cell:
         fence(prompt, lines=40) if prompt.strip() != title else "",
         table(["Fact", "Value"], [[label, plain(fact)] for label, fact in wording.facts(episode)]),
         table(["Step", "Result", "Attempts", "Tests"], rows) if rows else "",
-        _GUIDE,
+        _GUIDE if episode.accepted else _GUIDE_UNSOLVED,
         f"    nbrefine show {shlex.quote(name)} --step",
         _warning(episode),
         *(plain(f"Setup: {cut}", 1_000) for cut in cuts),
@@ -82,9 +82,13 @@ def _summary(episode: Episode, name: str) -> Cell:
     return _markdown("ep-summary", "summary", parts)
 
 
-_GUIDE = (
-    "Run All gives the accepted state. Rejected attempts are text, not code cells. "
-    "To read the attempts one by one in a terminal:"
+_READ = "To read the attempts one by one in a terminal:"
+
+_GUIDE = "Run All gives the accepted state. Rejected attempts are text, not code cells. " + _READ
+
+_GUIDE_UNSOLVED = (
+    "No attempt was accepted, so Run All runs the setup alone. Rejected attempts are text, not "
+    "code cells. " + _READ
 )
 
 

@@ -23,8 +23,8 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """Put a text on one line of at most `limit` characters."""
-    line = " ".join(visible(text).split())
+    """Put a text on one line of at most `limit` characters; blanks within a line stay."""
+    line = " ".join(part.strip() for part in visible(text).splitlines() if part.strip())
     return line if len(line) <= limit else line[: limit - 4].rstrip() + " ..."
 
 

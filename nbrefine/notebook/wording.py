@@ -38,7 +38,8 @@ def verdict(episode: Episode) -> str:
     detail = f": {one_line(stop.detail, 400).rstrip('.')}" if stop.detail else ""
     if stop.reason == "solved":
         return f"Solved after {many}{detail}."
-    return f"Not solved after {many} ({stop.reason}{detail}).{_best(episode)}"
+    told = stop.reason in ("max-turns", "budget", "cycle", "stopped") and detail
+    return f"Not solved after {many}{told or f': {stop.reason}{detail}'}.{_best(episode)}"
 
 
 def _best(episode: Episode) -> str:
@@ -60,9 +61,14 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
         ("Tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
         ("Time", f"{episode.seconds:.1f} s"),
         ("Seed", "none" if episode.seed is None else str(episode.seed)),
-        ("Recorded", f"{episode.created} by nbrefine {episode.version}".strip()),
+        ("Recorded", f"{_moment(episode.created)} by nbrefine {episode.version}".strip()),
     ]
     return [(label, fact) for label, fact in found if fact]
+
+
+def _moment(created: str) -> str:
+    """Give a moment to the second, which is all that a reader asks for."""
+    return created.partition(".")[0].removesuffix("Z").replace("T", " ") + " UTC" if created else ""
 
 
 def chosen_of(turns: Sequence[Turn]) -> Turn | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 OUTPUT_LINES = 12
+FEEDBACK_LINES = 60
+"""A failed test takes four lines, and a reader wants to see what the model saw."""
 CODE_LINES = 200
 
 
@@ -94,7 +96,7 @@ def _attempt(episode: Episode, turn: Turn, before: Turn | None) -> list[Renderab
         parts += _changes(before, turn)
     parts += _outcome(turn)
     if turn.feedback and not turn.accepted:
-        parts += [_label("Feedback to the model"), _block(turn.feedback)]
+        parts += [_label("Feedback to the model"), _block(turn.feedback, lines=FEEDBACK_LINES)]
     return parts
 
 

@@ -28,7 +28,7 @@ def _cells(episode: Episode) -> dict[str, Any]:
 
 
 def _unsolved(repaired: Episode) -> Episode:
-    stop = Stop("max-turns", "not solved in 1 turn")
+    stop = Stop("max-turns", "the limit of turns (1) was reached")
     return replace(repaired, turns=repaired.turns[:1], stop=stop)
 
 

@@ -140,7 +140,7 @@ def test_a_killed_run_says_that_it_was(tmp_path: Path, repaired: Episode) -> Non
 
 def test_an_unsolved_episode_names_its_best_attempt(repaired: Episode) -> None:
     text = _words(replace(repaired, turns=repaired.turns[:1], stop=Stop("max-turns")))
-    assert "Not solved after 1 turn (max-turns)." in text
+    assert "Not solved after 1 turn: max-turns." in text
     assert "the best was attempt 1, 0/2 tests passed." in text
 
 
@@ -197,3 +197,10 @@ def test_step_does_not_wait_without_a_terminal(tmp_path: Path, repaired: Episode
     )
     assert "Attempt 2 of 2" in ran.stdout
     assert "\x1b" not in ran.stdout
+
+
+def test_blanks_within_a_test_stay_as_they_are(repaired: Episode) -> None:
+    first = repaired.turns[0]
+    case = CaseResult("test_1", "failed", "slug('  a  b ') == 'a-b'", "'a--b'", "'a-b'")
+    turn = replace(first, tests=TestReport((case,)))
+    assert "slug('  a  b ') == 'a-b'" in _shown(replace(repaired, turns=(turn,)))

@@ -71,7 +71,6 @@ def kernelspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 @pytest.fixture
 def bash_kernel(kernelspec: Callable[..., str]) -> str:
-    pytest.importorskip("bash_kernel")
     argv = (sys.executable, "-m", "bash_kernel", "-f", "{connection_file}")
     return kernelspec("bash", *argv, language="bash", env={"PS1": "$"})
 

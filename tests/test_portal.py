@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, Self
@@ -290,9 +289,7 @@ def test_a_user_function_that_never_returns_does_not_keep_the_process_alive() ->
         "try: Run(main()).result(0.2)\n"
         "except TimeoutError: print('left')\n"
     )
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "left\n"
-    assert time.monotonic() - began < 60

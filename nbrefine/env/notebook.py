@@ -155,13 +155,13 @@ class NotebookEnvironment(Environment):
         self._session = await Session.open(
             self._kernel_spec, seed=seed, cwd=self._cwd, limits=self._limits
         )
-        setup = await self._session.setup(_setup_source(task, seed, self._session.language))
         language = self._session.language
         if task.tests and language != "python":
             raise InvalidTaskError(
                 f"Tests run in a Python kernel, and this one speaks {language}",
                 hint="Give the task without tests",
             )
+        setup = await self._session.setup(_setup_source(task, seed, language))
         shown = describe(await self._session.variables())
         asked = task_prompt(task, state=shown, show_tests=self._show_tests, language=language)
         opening = (Message("system", system(language)), Message("user", asked))

@@ -38,8 +38,9 @@ def verdict(episode: Episode) -> str:
     detail = f": {one_line(stop.detail, 400).rstrip('.')}" if stop.detail else ""
     if stop.reason == "solved":
         return f"Solved after {many}{detail}."
-    told = stop.reason in ("max-turns", "budget", "cycle", "stopped") and detail
-    return f"Not solved after {many}{told or f': {stop.reason}{detail}'}.{_best(episode)}"
+    speaks_for_itself = detail and stop.reason in ("max-turns", "budget", "cycle", "stopped")
+    why = detail if speaks_for_itself else f": {stop.reason}{detail}"
+    return f"Not solved after {many}{why}.{_best(episode)}"
 
 
 def _best(episode: Episode) -> str:

@@ -28,7 +28,6 @@ def test_only_names_of_the_user_are_listed_in_the_order_of_binding(kernel: Kerne
 
 
 def test_a_frame_tells_shape_columns_types_missing_values_and_two_rows(kernel: Kernel) -> None:
-    pytest.importorskip("pandas")
     frame = listed(
         kernel,
         "import pandas as pd\n"
@@ -43,7 +42,6 @@ def test_a_frame_tells_shape_columns_types_missing_values_and_two_rows(kernel: K
 
 
 def test_awkward_frames_are_listed(kernel: Kernel) -> None:
-    pytest.importorskip("pandas")
     found = listed(
         kernel,
         "import pandas as pd, numpy as np\n"
@@ -61,7 +59,6 @@ def test_awkward_frames_are_listed(kernel: Kernel) -> None:
 
 
 def test_arrays_and_series_tell_their_types(kernel: Kernel) -> None:
-    pytest.importorskip("pandas")
     found = listed(
         kernel,
         "import pandas as pd, numpy as np\n"
@@ -133,7 +130,6 @@ def test_hostile_objects_are_listed_and_harm_nobody(kernel: Kernel) -> None:
 
 
 def test_no_name_of_the_data_can_break_a_line(kernel: Kernel) -> None:
-    pytest.importorskip("pandas")
     source = (
         "import pandas as pd\ndf = pd.DataFrame({'a\\nOur words: b': [1]})\ns = 'd\\ne'\n"
         "globals()['x\\ny'] = 1\n"
@@ -148,7 +144,6 @@ def test_no_name_of_the_data_can_break_a_line(kernel: Kernel) -> None:
 
 
 def test_a_large_namespace_is_listed_without_reading_it(kernel: Kernel) -> None:
-    pytest.importorskip("numpy")
     found = listed(
         kernel,
         "import numpy as np\nbig = np.zeros((10_000, 1_000))\nbytes_ = bytes(10**7)\n"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -310,12 +311,23 @@ def test_a_place_that_cannot_hold_a_record_is_refused_before_any_work(
             notebook.save(repaired, place)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_write_protected_folder_is_refused_before_any_work(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(RecordError, match="Permission denied"):
-        notebook.Recorder(tmp_path / "episode.ipynb")
-    tmp_path.chmod(0o700)
+@pytest.fixture
+def as_nobody() -> Iterator[None]:
+    """Take the powers of root away, before which no folder is protected."""
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(was)
+
+
+def test_a_write_protected_folder_is_refused_before_any_work(as_nobody: None) -> None:
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folder is closed to nobody
+        folder = Path(name)
+        folder.chmod(0o500)
+        with pytest.raises(RecordError, match="Permission denied"):
+            notebook.Recorder(folder / "episode.ipynb")
+        folder.chmod(0o700)
 
 
 def test_an_episode_is_replaced_only_when_that_is_allowed(

@@ -170,14 +170,11 @@ def _configure(
 
 def _free_name(path: Path) -> Path:
     """Give `path`, or the first of `episode-2.ipynb`, `episode-3.ipynb` … that is not taken."""
+    from nbrefine.notebook.journal import path_of
+
     numbered = (path.with_stem(f"{path.stem}-{n}") for n in count(2))
     # A journal beside a name is all that a killed run may have left of its episode.
-    free = (
-        p
-        for p in chain((path,), numbered)
-        if not p.exists() and not p.with_suffix(".nbrefine.jsonl").exists()
-    )
-    return next(free)
+    return next(p for p in chain((path,), numbered) if not (p.exists() or path_of(p).exists()))
 
 
 @contextmanager

@@ -9,7 +9,8 @@ caller's mistakes and the host's troubles, and neither ever counts against a mod
     │   └── RecordError                a notebook or journal cannot be read or written
     ├── KernelError                    the host's: a kernel
     │   ├── KernelStartError           it did not come up
-    │   └── KernelDeadError            it has ended, and was asked for more
+    │   ├── KernelDeadError            it has ended, and was asked for more
+    │   └── BranchRefused              a copy of it would not be a true or a safe one
     ├── ModelError                     the host's: a model or the way to it
     │   ├── ModelUnavailableError      no server, no weights, no package, no such model
     │   ├── ModelAuthError             the key is missing or was refused
@@ -67,6 +68,19 @@ class KernelStartError(KernelError):
 
 class KernelDeadError(KernelError):
     """A kernel that has ended was asked for more."""
+
+
+class BranchRefused(KernelError):
+    """A copy of a live kernel would not be a true or a safe one; the kernel is unharmed.
+
+    Parameters
+    ----------
+    hazards: `Hazard` values of the kinds that forbid it, or () where it cannot branch at all.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", hazards: tuple[object, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.hazards = hazards
 
 
 class ModelError(NbrefineError):

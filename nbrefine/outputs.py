@@ -106,6 +106,31 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
+class Hazard:
+    """Something in a live kernel that a copy of its process does not simply take along."""
+
+    kind: str
+    """A word for it, such as "user-threads" or "polars-pool"."""
+    verdict: Literal["refuse", "lost", "shared", "repaired", "note"]
+    """`refuse`: no copy is made; `lost`: it is gone in the copy; `shared`: both have it;
+    `repaired`: it works in the copy; `note`: worth knowing."""
+    detail: str
+    """Which one it is, in plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a process keeps in memory, in bytes, as Linux counts it."""
+
+    rss: int
+    """All its pages."""
+    pss: int
+    """Its share: a page that n processes have in common counts as 1/n."""
+    uss: int
+    """The pages that nobody else has."""
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """When the parts of an execution happened: ISO 8601 UTC, "" where not seen.
 

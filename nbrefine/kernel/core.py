@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
 from nbrefine.kernel.collect import Collector, OutputLimits
@@ -48,13 +48,28 @@ class Core:
         self.late = Collector(replace(limits, folder=None), late=True, redact=self.redact)
         """Outputs that came after their cells had ended."""
         self.link: Link
+        self.origin: Core | None = None
+        """The kernel it was branched from; what has ended there is not started anew."""
         self.epoch = 0
         self.running: Execution | None = None
         self.limits = limits
-        self._names: dict[str, None] = {}
+        self.names: dict[str, None] = {}
+        """What the cells have bound so far, in that order."""
         self._process_id = os.getpid()
         self._turn = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
+        self._endings: set[asyncio.Task[None]] = set()  # of processes that were replaced
+        self._earlier: tuple[Output, ...] = ()  # late outputs of processes that were replaced
+        self.adopted = False
+        """Whether its process is another kernel's by now, as a branch's may be."""
+        self.lineage: set[Core] = set()
+        """The living branches of one session, shared by all of them and the kernel itself."""
+        self.copy: Passing | None = None
+        """The copy of its present state, which is of no use once something runs."""
+        self.copying = asyncio.Lock()
+        self.restore: Callable[[], Awaitable[Core]] | None = None
+        """Gives a branch of the last checkpoint that was asked for and is there still."""
+        self._on_end: Callable[[], object] = lambda: None
 
     async def start(self, limit: float) -> None:
         """Start the process and wait until it answers."""
@@ -63,7 +78,7 @@ class Core:
         assert self.launch is not None
         self.link = await Link.start(self.launch, limit, self.late.feed)
         self.epoch += 1
-        self._names = {}
+        self.names = {}
 
     async def connect(self, path: Path, limit: float) -> None:
         """Connect to a kernel that runs and wait until it answers."""
@@ -72,9 +87,35 @@ class Core:
         self.link = await Link.connect(path, limit, self.late.feed)
         self.epoch = 1
 
+    def become(
+        self, origin: Core, link: Link, names: dict[str, None], on_end: Callable[[], object]
+    ) -> None:
+        """Become a branch of a kernel.
+
+        Parameters
+        ----------
+        link: what was made for it.
+        names: those that its cells have bound so far.
+        on_end: called when the branch has ended or was adopted.
+        """
+        self.link, self.origin, self.epoch = link, origin, 1
+        self.lineage, self._on_end = origin.lineage, on_end
+        self.names = dict(names)
+
+    def _move_on(self) -> None:
+        """Let go of the copy of what is about to be its past."""
+        passing, self.copy = self.copy, None
+        if passing is not None:
+            passing.retire()
+
     @property
     def info(self) -> KernelInfo:
         return self.link.info
+
+    @property
+    def owned(self) -> bool:
+        """Whether nbrefine started the process."""
+        return self.link.process is not None
 
     @property
     def closed(self) -> bool:
@@ -93,9 +134,18 @@ class Core:
         epoch = self.epoch
         result = await self.execute(source, timeout=timeout, on_output=on_output, ticket=ticket)
         if result.status != "aborted" and epoch == self.epoch:
-            bind(self._names, source)
+            bind(self.names, source)
         late, cut = self.late.take()
+        late = self._take_earlier() + late
         return replace(result, outputs=late + result.outputs, cut=cut + result.cut)
+
+    def take_late(self) -> tuple[Output, ...]:
+        """Take the outputs that came after their cells had ended and are in no result yet."""
+        return self._take_earlier() + self.late.take()[0]
+
+    def _take_earlier(self) -> tuple[Output, ...]:
+        earlier, self._earlier = self._earlier, ()
+        return earlier
 
     async def execute(
         self,
@@ -161,6 +211,7 @@ class Core:
                 "The kernel still runs an earlier cell that reacted to no interrupt",
                 hint="Wait for it, or restart the kernel where it was started",
             )
+        self._move_on()
         link.execute(execution, store_history=store_history)
         self.running = execution
         try:
@@ -178,13 +229,19 @@ class Core:
 
         link = self.link
         await climb(execution, link)
-        if link.died.done() and self.launch is not None and not self.closed:
-            execution.rungs.append("restart")
-            execution.lost = tuple(self._names)
-            try:
+        if not link.died.done() or not self._restarts or self.closed:
+            return
+        names = tuple(self.names)
+        try:
+            if self.restore is not None:
+                execution.rungs.append("rollback")
+                self._replace(await self.restore())
+            else:
+                execution.rungs.append("restart")
                 await self._reopen()
-            except (KernelError, UsageError) as error:  # the cell has its result all the same
-                execution.notes.append(f"the kernel could not be started again: {error}")
+        except (KernelError, UsageError) as error:  # the cell has its result all the same
+            execution.notes.append(f"the kernel could not be started again: {error}")
+        execution.lost = tuple(name for name in names if name not in self.names)
 
     async def _repair(self, execution: Execution) -> None:
         """Restore the streams in whose absence a Python kernel runs and answers nothing."""
@@ -199,6 +256,48 @@ class Core:
         execution.rungs += repair.rungs
         execution.notes += repair.notes
         execution.lost = repair.lost
+
+    @property
+    def _restarts(self) -> bool:
+        return self.launch is not None and self.origin is None
+
+    async def request(self, kind: str, content: dict[str, Any], limit: float) -> dict[str, Any]:
+        """Ask the kernel on shell when its turn has come; nothing runs in it meanwhile.
+
+        Raises
+        ------
+        KernelDeadError: the kernel has ended.
+        TimeoutError: nothing came within `limit` seconds.
+        """
+        async with self._turn:
+            self._require_alive()
+            return await self.link.request(kind, content, limit)
+
+    async def adopt(self, branch: Core) -> None:
+        """Let a branch's process take the place of this kernel's, which ends.
+
+        Raises
+        ------
+        KernelDeadError: the branch has ended, or this kernel was shut down.
+        """
+        async with self._turn, branch._turn:
+            self._require_open()
+            branch._require_alive()
+            self._replace(branch)
+
+    def _replace(self, branch: Core) -> None:
+        self._move_on()
+        old, self.link = self.link, branch.link
+        self._earlier = self.take_late()
+        self.late, branch.late = branch.late, self.late
+        self.copy, branch.copy = branch.copy, None
+        self.names = branch.names
+        branch.adopted = True
+        branch._closing = asyncio.ensure_future(asyncio.sleep(0))
+        branch._on_end()
+        ending = asyncio.ensure_future(old.close(leave=True))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
 
     async def interrupt(self) -> tuple[str, ...]:
         """Interrupt the running cell, wait until it has ended, and give the rungs it took."""
@@ -217,6 +316,10 @@ class Core:
                 "Only a kernel that nbrefine started can be restarted by it",
                 hint="Restart it where it was started, then connect again",
             )
+        if self.origin is not None:
+            raise KernelError(
+                "A branch has nothing to start anew from", hint="Close it and branch again"
+            )
         self._require_open()
         return await asyncio.shield(asyncio.ensure_future(self._restart()))
 
@@ -230,7 +333,7 @@ class Core:
             self._require_open()
             if running is not None and self.epoch > epoch:  # the ladder was there already
                 return running.lost
-            lost = tuple(self._names)
+            lost = tuple(self.names)
             await self._reopen()
             return lost
 
@@ -253,13 +356,19 @@ class Core:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        self._move_on()
         if self.running is not None:
             self.running.cause = "interrupted"
-            if self.launch is not None and not self.link.died.done():
+            if self._restarts and not self.link.died.done():
                 await self.link.interrupt()
-        await self.link.close(grace=_GRACE)
+        grace = _GRACE if self.origin is None else 0.0  # a branch just goes
+        await self.link.close(grace=grace)
         async with self._turn:  # a restart that was under way has made a new link
-            await self.link.close(grace=_GRACE)
+            await self.link.close(grace=grace)
+        await asyncio.gather(*self._endings)
+        if self.origin is None:
+            await asyncio.gather(*(branch.close() for branch in self.lineage))
+        self._on_end()
 
     def _require_open(self) -> None:
         if os.getpid() != self._process_id:
@@ -267,6 +376,8 @@ class Core:
                 "The kernel belongs to the process that this one was forked from",
                 hint="Start one here",
             )
+        if self.adopted:
+            raise KernelDeadError("The branch was adopted", hint="Use the kernel that adopted it")
         if self.closed:
             raise KernelDeadError("The kernel was shut down", hint="Start a new one")
 
@@ -274,10 +385,16 @@ class Core:
         self._require_open()
         if self.link.died.done():
             how = str(self.link.died.result())
-            again = (
-                "Connect again" if self.launch is None else "Call restart(), or start another one"
-            )
+            again = "Call restart(), or start another one" if self._restarts else "Connect again"
+            again = again if self.origin is None else "Branch again"
             raise KernelDeadError(how[0].upper() + how[1:], hint=again)
+
+
+class Passing(Protocol):
+    """A copy of a state that the kernel may leave behind."""
+
+    def retire(self) -> None:
+        """The kernel goes on."""
 
 
 class Ticket:

@@ -8,11 +8,12 @@ import json
 import platform
 from collections.abc import Callable
 from importlib import resources
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from nbrefine.errors import KernelStartError, UsageError
+from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
 from nbrefine.kernel.channels import Channel, Channels
 from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.execution import Execution, private_nonce
@@ -55,6 +56,7 @@ class Link:
         self._nonce = uuid4().hex
         self._notes: list[str] = []  # for the next result
         self._pending: dict[str, Execution] = {}
+        self._requests: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._probes: set[str] = set()
         self._heard = False  # IOPub reaches us
         self._introduction: dict[str, Any] | None = None  # the reply to a probe
@@ -91,6 +93,19 @@ class Link:
             raise
         return link
 
+    @classmethod
+    async def join(cls, branch: KernelProcess, origin: KernelInfo, limit: float, on_late: Late) -> Link:
+        """Connect to a branch that was forked from a kernel known already."""
+        link = cls(branch, branch.connection, on_late)
+        link._introduction = {}  # it would say what its origin said
+        try:
+            await link._ready(limit, origin.name)
+        except BaseException:
+            await link.close()
+            raise
+        link.info = replace(origin, pid=branch.pid)
+        return link
+
     async def _ready(self, limit: float, name: str) -> None:
         """Wait until both directions work: a reply on shell, and IOPub subscribed.
 
@@ -116,7 +131,8 @@ class Link:
                 async with asyncio.timeout_at(min(next_probe, deadline)):
                     await self._progress.wait()
             self._progress.clear()
-        self.info = _kernel_info(self._introduction, self.process, name)
+        if self._introduction:
+            self.info = _kernel_info(self._introduction, self.process, name)
 
     async def _prepare(self, limit: float) -> None:
         """Run our own first cell in an IPython kernel that is ours."""
@@ -150,6 +166,24 @@ class Link:
         self._pending = {key: each for key, each in self._pending.items() if not each.done}
         self._pending[self._channels.send("shell", "execute_request", content)] = execution
 
+    async def request(self, kind: str, content: dict[str, Any], limit: float) -> dict[str, Any]:
+        """Ask on shell, behind every cell, and give the content of the reply.
+
+        Raises
+        ------
+        KernelDeadError: the kernel ended instead.
+        TimeoutError: nothing came within `limit` seconds.
+        """
+        reply = asyncio.get_running_loop().create_future()
+        message_id = self._channels.send("shell", kind, content)
+        self._requests[message_id] = reply
+        try:
+            async with asyncio.timeout(limit):
+                answer: dict[str, Any] = await reply
+        finally:
+            self._requests.pop(message_id, None)
+        return answer
+
     @property
     def occupied(self) -> bool:
         """Whether a cell has not ended yet."""
@@ -172,7 +206,7 @@ class Link:
         else:
             await self.process.interrupt()
 
-    async def close(self, *, grace: float = 0.0) -> None:
+    async def close(self, *, grace: float = 0.0, leave: bool = False) -> None:
         """Shut an owned kernel down, or let go of another's; nothing is left of the link.
 
         A caller that is cancelled does not leave it half done, and a second one waits with it.
@@ -180,17 +214,18 @@ class Link:
         Parameters
         ----------
         grace: seconds an owned kernel gets to shut down by itself.
+        leave: whether what its cells have started goes on, because a branch takes its place.
         """
         if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close(grace))
+            self._closing = asyncio.ensure_future(self._close(grace, leave))
         await asyncio.shield(self._closing)
 
-    async def _close(self, grace: float) -> None:
+    async def _close(self, grace: float, leave: bool) -> None:
         try:
             if self.process is not None:
                 if grace and not self.died.done():
                     self._channels.send("control", "shutdown_request", {"restart": False})
-                await self.process.close(grace=grace)
+                await self.process.close(grace=grace, leave=leave)
                 if self._vigil is not None and self.process.exited.done():
                     await self._vigil
         finally:
@@ -212,6 +247,9 @@ class Link:
             self.died.set_result(death)
         while self._pending:
             self._pending.popitem()[1].die(death)
+        for reply in self._requests.values():
+            if not reply.done():
+                reply.set_exception(KernelDeadError(f"There was no answer: {death}"))
 
     def _deliver(self, channel: Channel, message: dict[str, Any]) -> None:
         if channel == "lost":
@@ -234,8 +272,11 @@ class Link:
             self._on_iopub(message, parent, execution)
         elif message["msg_type"] == "execute_reply" and execution is not None:
             execution.on_reply(message)
+        elif (reply := self._requests.get(request or "")) is not None:
+            if not reply.done():
+                reply.set_result(message["content"])
         elif message["msg_type"] == "kernel_info_reply":
-            self._introduction = message["content"]
+            self._introduction = self._introduction or message["content"]
             self._progress.set()
 
     def _note(self, note: str) -> None:

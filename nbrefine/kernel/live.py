@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from nbrefine._portal import Closing, Run
 from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.core import Core, Ticket
-from nbrefine.outputs import CellResult, Death, Output
+from nbrefine.outputs import CellResult, Death, Hazard, Memory, Output
 from nbrefine.values import KernelInfo
 
 if TYPE_CHECKING:
+    from nbrefine.kernel.branching import Copy
     from nbrefine.kernel.namespace import Variable
 
 
@@ -38,6 +39,8 @@ class Kernel(Closing):
         timeout: float = 60.0,
         limits: OutputLimits = OutputLimits(),  # noqa: B008 - frozen
         arguments: tuple[str, ...] = (),
+        preload: tuple[str, ...] | None = None,
+        plain: bool = False,
     ) -> Run[Kernel]:
         """Start a kernel that this process owns.
 
@@ -51,6 +54,10 @@ class Kernel(Closing):
         timeout: seconds until it must answer.
         limits: how much of a cell's output is kept, and where all of it goes.
         arguments: added to the kernel's command line.
+        preload: packages that a fork server of this process has imported already; the first such
+            kernel starts it, and every other is there in some 30 ms.  None starts a process of
+            its own.
+        plain: start the command of the kernelspec as it is; such a kernel cannot branch.
 
         Raises
         ------
@@ -62,7 +69,7 @@ class Kernel(Closing):
             from nbrefine.kernel.process import Launch
 
             folder = None if cwd is None else str(cwd)
-            core = Core(Launch(name, folder, env, seed, arguments), limits)
+            core = Core(Launch(name, folder, env, seed, arguments, preload, plain), limits)
             await core.start(timeout)
             return cls(core)
 
@@ -100,7 +107,7 @@ class Kernel(Closing):
     @property
     def owned(self) -> bool:
         """Whether nbrefine started the process; only such a kernel is killed or restarted."""
-        return self.core.launch is not None
+        return self.core.owned
 
     @property
     def info(self) -> KernelInfo:
@@ -191,13 +198,148 @@ class Kernel(Closing):
 
         return Run(variables(self.core))
 
+    def branch(self) -> Run[Kernel]:
+        """Give an independent copy of the live kernel, a whole Jupyter kernel with its state.
+
+        Branches taken while nothing runs in between come from one copy, and are there side by
+        side.  Closing one leaves no trace of it in the kernel.
+
+        Raises
+        ------
+        BranchRefused: a copy would not be true or safe, or this kernel cannot branch; its
+            `hazards` say why, and the kernel is unharmed.
+        KernelDeadError: the kernel had ended.
+        KernelError: too many branches live already.
+        """
+
+        async def work() -> Kernel:
+            from nbrefine.kernel.branching import copy
+
+            return Kernel(await (await copy(self.core)).branch())
+
+        return Run(work())
+
+    def adopt(self, branch: Kernel) -> Run[None]:
+        """Let a branch become the session; its process takes this kernel's place, which ends.
+
+        What cells have started as processes goes on; threads and tasks of the old process are
+        gone, as `checkpoint().hazards` tells.  Closing the branch afterwards does nothing.
+
+        Raises
+        ------
+        BranchRefused: the kernel is somebody else's; use `commit`.
+        KernelError: it is no branch of this kernel.
+        KernelDeadError: the branch or the kernel has ended.
+        """
+        from nbrefine.kernel.branching import adopt
+
+        return Run(adopt(self.core, branch.core))
+
+    def checkpoint(self) -> Run[Checkpoint]:
+        """Keep a dormant copy of the present state, to branch from it or roll back to it.
+
+        Raises
+        ------
+        BranchRefused: see `branch`.
+        """
+
+        async def work() -> Checkpoint:
+            from nbrefine.kernel.branching import copy
+
+            return Checkpoint(await copy(self.core))
+
+        return Run(work())
+
+    def rollback(self, checkpoint: Checkpoint) -> Run[None]:
+        """Bring the session back to a checkpoint's state, also where its process has died.
+
+        Raises
+        ------
+        BranchRefused: the kernel is somebody else's.
+        KernelError: it is no checkpoint of this kernel.
+        KernelDeadError: the checkpoint was closed, or the kernel shut down.
+        """
+
+        async def work() -> None:
+            from nbrefine.kernel.branching import adopt
+
+            await adopt(self.core, await checkpoint.copy.branch())
+
+        return Run(work())
+
+    def memory(self) -> Run[Memory]:
+        """Tell how much memory the kernel's process has.
+
+        Raises
+        ------
+        KernelError: the host does not tell, or it is another host's process.
+        """
+
+        async def work() -> Memory:
+            from nbrefine.kernel.memory import memory
+
+            return memory(self.info.pid)
+
+        return Run(work())
+
     def late(self) -> Run[tuple[Output, ...]]:
         """Take the outputs that came after their cells had ended and are in no result yet."""
 
         async def work() -> tuple[Output, ...]:
-            return self.core.late.take()[0]
+            return self.core.take_late()
 
         return Run(work())
 
     async def _close(self) -> None:
         await self.core.close()
+
+
+class Checkpoint(Closing):
+    """A kept state of a kernel, from which branches grow; `close` it to let its memory go.
+
+    The last one that is open is also what a kernel is brought back to when a cell had to be
+    ended with its process.
+    """
+
+    def __init__(self, copy: Copy) -> None:
+        copy.hold()
+        self.copy = copy
+        """What it is, for code that runs on the portal's loop."""
+        self._held = True
+        copy.core.restore = copy.branch
+
+    @property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """What the kernel had that a copy does not simply take along."""
+        return self.copy.hazards
+
+    def branch(self) -> Run[Kernel]:
+        """Give a branch with the state that is kept.
+
+        Raises
+        ------
+        KernelDeadError: the checkpoint was closed.
+        KernelError: too many branches live already.
+        """
+
+        async def work() -> Kernel:
+            return Kernel(await self.copy.branch())
+
+        return Run(work())
+
+    def memory(self) -> Run[Memory]:
+        """Tell how much memory the dormant copy has."""
+
+        async def work() -> Memory:
+            from nbrefine.kernel.memory import memory
+
+            return memory(self.copy.pid)
+
+        return Run(work())
+
+    async def _close(self) -> None:
+        if self._held:
+            self._held = False
+            if self.copy.core.restore == self.copy.branch:
+                self.copy.core.restore = None
+            self.copy.release()

@@ -44,6 +44,8 @@ class Launch:
     env: Mapping[str, str] | None = None
     seed: int | None = 0
     arguments: tuple[str, ...] = ()
+    preload: tuple[str, ...] | None = None
+    plain: bool = False
 
 
 class Process:

@@ -177,7 +177,7 @@ class Process:
         if self._folder:
             kill_family(self.pid, self._folder.path, known=known)
 
-    async def close(self, *, grace: float = 0.0) -> None:
+    async def close(self, *, grace: float = 0.0, leave: bool = False) -> None:
         """Wait for the process to end, end it, and remove all that it and we have left.
 
         Parameters

@@ -34,6 +34,7 @@ _MODULES = (
     "surroundings",
     "trial",
     "packages",
+    "transfer",
 )
 """In the order of their imports of each other."""
 

@@ -24,7 +24,7 @@ def dump(emit: Emit, path: str, names: list[str], limit: int) -> dict[str, Any]:
     """
     if not Path(path).parent.is_dir():
         return {}
-    namespace = get_ipython().user_ns
+    namespace = _namespace()
     failed = {name: "there is no such name" for name in names if name not in namespace}
     pickler_class = _pickler_class()
     while True:
@@ -59,8 +59,14 @@ def load(emit: Emit, path: str, names: list[str]) -> dict[str, str]:
                 values[name] = unpickler.load()
             except Exception as error:  # noqa: BLE001  a foreign class may raise anything
                 return {name: _told(error)}
-    get_ipython().user_ns.update(values)
+    _namespace().update(values)
     return {}
+
+
+def _namespace() -> dict[str, Any]:
+    shell = get_ipython()
+    assert shell is not None  # this runs in a kernel
+    return shell.user_ns
 
 
 class _Bounded:

@@ -66,7 +66,8 @@ def load(emit: Emit, path: str, names: list[str]) -> dict[str, str]:
 def _namespace() -> dict[str, Any]:
     shell = get_ipython()
     assert shell is not None  # this runs in a kernel
-    return shell.user_ns
+    namespace: dict[str, Any] = shell.user_ns
+    return namespace
 
 
 class _Bounded:

@@ -1,7 +1,8 @@
 """Run once in a kernel that nbrefine starts: keeps its streams and messages whole.
 
-It is sent as a cell, so it needs no file in the kernel's environment, and leaves no name in the
-user's namespace.  `NONCE` is given by the sender and marks notes to the controller.
+A kernel that was started plainly is sent this as a cell, with a `NONCE` in its namespace, so it
+needs no file in the kernel's environment and leaves no name in the user's; a forked one imports
+it by path and calls `prepare`.
 """
 
 from __future__ import annotations
@@ -19,28 +20,38 @@ import zmq
 from IPython.core.getipython import get_ipython
 
 MIME = "application/vnd.nbrefine+json"
-NONCE = globals().get("NONCE", "")
 
 _LAST: list[Any] = [""]
-_ESSENTIAL: dict[str, Any] = {"stdout": sys.stdout, "stderr": sys.stderr}
+_ESSENTIAL: dict[str, Any] = {}
+_MARK = {"nonce": ""}
 
 
-def prepare(shell: Any) -> None:
-    """Set up what can go wrong without a word."""
-    session = shell.kernel.session
-    type(shell).ask_exit = _stay
-    session.pack = _tolerant(session.pack)
+def prepare(shell: Any, nonce: str, crash: str) -> None:
+    """Set up what can go wrong without a word; a branch of a prepared kernel calls it again.
+
+    Parameters
+    ----------
+    nonce: marks notes to the controller.
+    crash: path of the file for the stack of a crash, or "".
+    """
     thread = shell.kernel.iopub_thread
     # Beyond 1000 waiting messages ZeroMQ drops output without a word when a busy host lets the
     # controller's reader wait.  A socket belongs to its thread.
     thread.schedule(lambda: thread.socket.set(zmq.SNDHWM, 0))
-    shell.events.register("post_execute", lambda: _after_cell(shell))
-    shell.events.register("post_run_cell", lambda result: _keep_last(shell, result))
-    atexit.register(_end_control, shell.kernel.parent)
-    with contextlib.suppress(OSError, KeyError):
-        # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is lost.
-        path = pathlib.Path(os.environ["NBREFINE_KERNEL"], "crash")
-        faulthandler.enable(file=path.open("w"))
+    if crash:
+        with contextlib.suppress(OSError):
+            # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is
+            # lost.
+            faulthandler.enable(file=pathlib.Path(crash).open("w"))
+    if not _MARK["nonce"]:
+        _ESSENTIAL.update(stdout=sys.stdout, stderr=sys.stderr)
+        session = shell.kernel.session
+        type(shell).ask_exit = _stay
+        session.pack = _tolerant(session.pack)
+        shell.events.register("post_execute", lambda: _after_cell(shell))
+        shell.events.register("post_run_cell", lambda result: _keep_last(shell, result))
+        atexit.register(_end_control, shell.kernel.parent)
+    _MARK["nonce"] = nonce
 
 
 def _end_control(app: Any) -> None:
@@ -108,10 +119,15 @@ def _note(kernel: Any, text: str) -> None:
     kernel.session.send(
         kernel.iopub_socket,
         "display_data",
-        {"data": {MIME: text}, "metadata": {"nbrefine": NONCE}, "transient": {}},
+        {"data": {MIME: text}, "metadata": {"nbrefine": _MARK["nonce"]}, "transient": {}},
         parent=kernel.get_parent(),
         ident=b"display_data",
     )
 
 
-prepare(get_ipython())
+if "NONCE" in globals():
+    prepare(
+        get_ipython(),
+        globals()["NONCE"],
+        str(pathlib.Path(os.environ.get("NBREFINE_KERNEL", os.devnull), "crash")),
+    )

@@ -1,0 +1,193 @@
+"""Build a kernel without sockets and threads, ready to be forked, and warm.
+
+What is built here is a stock `IPKernelApp` with a stock kernel and shell; `plumbing` gives it
+sockets and threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import linecache
+import os
+import random
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+INLINE = "module://matplotlib_inline.backend_inline"
+
+_NEEDED = {
+    "ipykernel.kernelapp": ("IPKernelApp",),
+    "ipykernel.shellchannel": ("ShellChannelThread",),
+    "ipykernel.iostream": ("IOPubThread", "OutStream"),
+}
+_NEEDED_OF_APP = (
+    "init_sockets",
+    "init_iopub",
+    "init_heartbeat",
+    "init_io",
+    "init_gui_pylab",
+    "init_extensions",
+    "init_code",
+    "configure_tornado_logger",
+)
+_LAST = ("last_type", "last_value", "last_traceback", "last_exc")
+
+
+class UnsuitableError(Exception):
+    """The interpreter cannot hold a kernel that forks; the text says why in one line."""
+
+
+def build(preload: Sequence[str] = ()) -> Any:
+    """Build the kernel, import packages, and warm all of it up.
+
+    Raises
+    ------
+    UnsuitableError: ipykernel is missing or has not what is needed, a package of `preload` could
+        not be imported, or something here has started a thread.
+    """
+    application = _application()
+    os.environ.setdefault("MPLBACKEND", INLINE)  # matplotlib reads it when it is imported
+    for name in preload:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise UnsuitableError(f"{name} could not be imported: {error!r}") from error
+    app = application.instance()
+    # In memory: the thread that saves a file, and the locks on it, do not survive a fork.
+    app.config.HistoryManager.hist_file = ":memory:"
+    _initialize(app)
+    app.kernel = app.kernel_class.instance(
+        parent=app,
+        session=app.session,
+        log=app.log,
+        profile_dir=app.profile_dir,
+        user_ns=app.user_ns,
+    )
+    app.init_path()
+    app.init_shell()
+    with _untouched(app.shell):
+        _warm(app.shell)
+    others = [each.name for each in threading.enumerate()[1:]]
+    if others:
+        raise UnsuitableError(f"Importing has started threads: {', '.join(others)}")
+    gc.collect()
+    gc.freeze()  # the collector of a child must not write into pages that all share
+    return app
+
+
+def configure(app: Any, arguments: Sequence[str]) -> None:
+    """Apply a kernel's own arguments to what was built, in its process and before it is attached.
+
+    Parameters
+    ----------
+    arguments: as on the command line of ipykernel, without its connection file.
+    """
+    if not arguments:
+        return
+    app.parse_command_line([*arguments])
+    shell = app.shell
+    made_before = (app.session, app.kernel, shell, *shell.configurables)
+    for each in {id(each): each for each in made_before}.values():
+        if each is not app and any(name in app.cli_config for name in each.section_names()):
+            each.update_config(app.cli_config)
+    if shell.cache_size != shell.displayhook.cache_size:
+        shell.displayhook.cache_size = shell.cache_size
+        shell.displayhook.do_full_cache = int(shell.cache_size > 0)
+
+
+def start_up(app: Any) -> None:
+    """Do in a fresh kernel, once it is attached, what a user's configuration asks for."""
+    if name := os.environ.get("JPY_SESSION_NAME"):
+        app.shell.user_ns["__session__"] = name
+    app.init_gui_pylab()
+    app.init_extensions()
+    app.init_code()
+
+
+def _application() -> Any:
+    """Give ipykernel's application class, once it is known to have what is relied upon."""
+    try:
+        import ipykernel
+    except ImportError as error:
+        raise UnsuitableError(f"ipykernel is missing: {error}") from error
+    missing = []
+    for name, attributes in _NEEDED.items():
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            missing.append(name)
+            continue
+        missing += [f"{name}.{each}" for each in attributes if not hasattr(module, each)]
+    if not missing:
+        from ipykernel.kernelapp import IPKernelApp
+
+        missing = [each for each in _NEEDED_OF_APP if not hasattr(IPKernelApp, each)]
+    if missing:
+        raise UnsuitableError(
+            f"ipykernel {ipykernel.__version__} has no {', '.join(missing)}; ipykernel 7 has"
+        )
+    return IPKernelApp
+
+
+def _initialize(app: Any) -> None:
+    """Do what `IPKernelApp.initialize` does before it makes sockets."""
+    from IPython.core.application import BaseIPythonApplication
+
+    memory = app.config.HistoryManager.copy()
+    BaseIPythonApplication.initialize(app, [])
+    app.config.HistoryManager.merge(memory)
+    app.init_pdb()
+    app.init_blackhole()
+
+
+def _warm(shell: Any) -> None:
+    """Import what a first cell, a first result and a first traceback import."""
+    for name in (
+        "jupyter_client.localinterfaces",
+        "ipykernel.comm",
+        "ipykernel.debugger",
+        "IPython.core.ultratb",
+        "IPython.extensions.storemagic",
+        "matplotlib_inline.backend_inline",
+        "sqlite3",
+        "psutil",
+    ):
+        with contextlib.suppress(Exception):
+            if name.partition(".")[0] != "matplotlib_inline" or "matplotlib" in sys.modules:
+                importlib.import_module(name)
+    shell.run_cell("1 + 1;", silent=True)
+    shell.run_cell("def f():\n    return {}['x']\nf()", silent=True)
+    shell.complete("impor")
+    from ipykernel.jsonutil import json_clean
+
+    json_clean({"a": [1, 2.0, "x", None]})
+
+
+@contextlib.contextmanager
+def _untouched(shell: Any) -> Iterator[None]:
+    """Leave no trace of the cells that are run in the block."""
+    names, hidden = dict(shell.user_ns), dict(shell.user_ns_hidden)
+    count, files = shell.execution_count, set(linecache.cache)
+    state = random.getstate()
+    shell._showtraceback = lambda *_: None
+    try:
+        yield
+    finally:
+        del shell._showtraceback
+        shell.user_ns.clear()
+        shell.user_ns.update(names)
+        shell.user_ns_hidden.clear()
+        shell.user_ns_hidden.update(hidden)
+        shell.execution_count = count
+        shell.history_manager.reset(new_session=False)
+        for name in set(linecache.cache) - files:
+            if name.startswith("<") or "ipykernel_" in name:
+                linecache.cache.pop(name, None)
+        for name in _LAST:
+            if hasattr(sys, name):
+                delattr(sys, name)
+        random.setstate(state)

@@ -1,0 +1,257 @@
+"""Run a kernel, and fork it at a cell boundary: from kernel to checkpoint to branch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib.util
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import hazards, overlay, wire
+from .app import configure, start_up
+from .carry import Carried
+from .nursery import Nursery, Order
+from .plumbing import Plumbing
+
+_BROKEN = 70  # exit code of a kernel that could not be attached, as sysexits.h has it
+
+
+@dataclass
+class _Request:
+    content: dict[str, Any]
+    reply: asyncio.Future[dict[str, Any]]
+
+
+class Server:
+    """Serves one kernel, in the process it is built in and in all that are forked from it."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.plumbing = Plumbing(app)
+        self.plumbing.operations["adopted"] = self._adopted
+        self.plumbing.operations["leave_overlay"] = _leave_overlay
+        self._requests: list[_Request] = []
+        self._lost: list[hazards.Hazard] = []
+        app.kernel.shell_handlers["checkpoint_request"] = self._checkpoint_request
+
+    def begin(self, order: Order, *, fresh: bool) -> None:
+        """Make this forked process the kernel that was ordered, or end it.
+
+        Parameters
+        ----------
+        fresh: the namespace is empty, and the kernel's own arguments are still to be applied.
+        """
+        try:
+            self._begin(order, fresh=fresh)
+        except BaseException:  # noqa: BLE001 - whatever it was, the controller must hear of it
+            wire.send(order.line, {"broken": traceback.format_exc()[-100_000:]})
+            os._exit(_BROKEN)
+
+    def serve(self) -> NoReturn:
+        """Handle messages until the kernel is shut down, and end the process."""
+        while True:
+            try:
+                self.app.io_loop.start()
+            except KeyboardInterrupt:
+                continue  # it came too late for the cell it was meant for
+            requests, self._requests = self._requests, []
+            if not requests:
+                break
+            # Here no task and no loop is running.
+            for request in requests:
+                reply = self.checkpoint(request.content)
+                if reply is None:
+                    break  # this is a branch; the requests are its parent's
+                if not request.reply.done():
+                    request.reply.set_result(reply)
+            else:
+                if self.app.shell.exit_now:
+                    break
+        self.plumbing.leave()
+
+    def checkpoint(self, content: dict[str, Any]) -> dict[str, Any] | None:
+        """Fork a dormant copy of this process, and give the reply; None in a branch of it.
+
+        It must be called at the top of the stack, with no loop running.
+        """
+        started = time.perf_counter()
+        found = hazards.scan(self.app)
+        scanned = time.perf_counter() - started
+        identity = content.get("id")
+        if any(each["verdict"] == "refuse" for each in found) and not content.get("force"):
+            return {"status": "refused", "id": identity, "hazards": found}
+        theirs, ours = wire.pair()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.plumbing.flush()
+            own = self.plumbing.descriptors()
+            carried = Carried(own | {theirs.fileno(), ours.fileno()})
+            before = time.perf_counter()
+            pid = _fork()
+        except Exception as error:  # noqa: BLE001 - the kernel goes on
+            theirs.close()
+            ours.close()
+            return {
+                "status": "error",
+                "ename": type(error).__name__,
+                "evalue": str(error),
+                "traceback": [],
+            }
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if pid == 0:
+            theirs.close()
+            self._lost = [each for each in found if each["verdict"] == "lost"]
+            self.sleep(Nursery(ours, "checkpoint"), own, carried)
+            return None
+        forked = time.perf_counter() - before
+        ours.close()
+        told = {
+            "id": identity,
+            "pid": pid,
+            "hazards": found,
+            "scan_seconds": scanned,
+            "fork_seconds": forked,
+        }
+        self._watch(pid, theirs, told)
+        return {"status": "ok", "id": identity, "hazards": found}
+
+    def _begin(self, order: Order, *, fresh: bool) -> None:
+        spawn = order.spawn
+        if spawn.get("overlay"):
+            overlay.enter(spawn["overlay"])
+        surround(spawn)
+        if fresh:
+            configure(self.app, spawn.get("arguments") or ())
+        if spawn.get("reseed"):
+            _reseed()
+        nonce = str(spawn.get("nonce") or "")
+
+        def before_start() -> None:
+            if nonce:
+                _preparation().prepare(self.app.shell, nonce, str(spawn.get("crash") or ""))
+            if fresh:
+                start_up(self.app)
+
+        self.plumbing.attach(
+            spawn["connection"],
+            str(spawn.get("connection_file") or ""),
+            order.line,
+            unlimited=bool(nonce),
+            before_start=before_start,
+        )
+        ready = {
+            "pid": os.getpid(),
+            "seconds": time.perf_counter() - order.begun,
+            "ports": self.plumbing.ports,
+        }
+        wire.send(order.line, {"ready": ready})
+
+    async def _checkpoint_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        loop = asyncio.get_running_loop()
+        request = _Request(parent["content"], loop.create_future())
+        self._requests.append(request)
+        self.app.io_loop.stop()
+        reply = await request.reply
+        self.app.session.send(stream, "checkpoint_reply", reply, parent, ident)
+
+    def sleep(self, nursery: Nursery, own: set[int], carried: Carried) -> None:
+        """Be a checkpoint until this process is a branch of it."""
+        try:
+            os.setsid()  # or a signal to the kernel's group would reach its checkpoints
+            gc.freeze()
+            self._requests.clear()
+            self.plumbing.detach(own)
+            carried.restore()
+            order = nursery.run()
+            carried.restore_random()
+        except BaseException:  # noqa: BLE001 - it must never return into the parent's stack
+            os._exit(_BROKEN)
+        self.begin(order, fresh=False)
+
+    def _watch(self, pid: int, connection: socket.socket, told: dict[str, Any]) -> None:
+        """Pass a checkpoint on to the controller, and reap it when it has ended."""
+        pidfd = os.pidfd_open(pid)
+        self.plumbing.tell({"checkpoint": told}, (connection.fileno(), pidfd))
+        connection.close()
+        loop = self.app.io_loop.asyncio_loop
+        self.plumbing.children[pidfd] = pid
+
+        def reap() -> None:
+            loop.remove_reader(pidfd)
+            del self.plumbing.children[pidfd]
+            os.close(pidfd)
+            with contextlib.suppress(ChildProcessError):  # a cell has waited for all children
+                os.waitpid(pid, 0)
+
+        loop.add_reader(pidfd, reap)
+
+    def _adopted(self, message: dict[str, Any]) -> dict[str, Any]:
+        gc.unfreeze()
+        lost = {
+            kind: [each["detail"] for each in self._lost if each["kind"] == hazard]
+            for kind, hazard in (("lost_threads", "thread"), ("lost_tasks", "asyncio-task"))
+        }
+        return {"adopted": lost}
+
+
+def _preparation() -> Any:
+    """Give the module that is sent as a cell to kernels which are not forked."""
+    name = f"{__package__}.prepare"
+    if name not in sys.modules:
+        path = Path(__file__).parents[1] / "prepare.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # From Python 3.12 on it warns of threads, which are the reason for all that is done here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def surround(spawn: dict[str, Any]) -> None:
+    """Give this process its environment variables and working folder."""
+    environ = spawn.get("environ")
+    if environ is not None:
+        os.environ.clear()
+        os.environ.update(environ)
+    for name, value in (spawn.get("variables") or {}).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    time.tzset()
+    if spawn.get("cwd"):
+        os.chdir(spawn["cwd"])
+
+
+def _leave_overlay(message: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"left_overlay": {"hazards": overlay.leave(message["overlay"])}}
+    except (OSError, KeyError) as error:
+        return {"left_overlay": {"failed": f"{type(error).__name__}: {error}"}}
+
+
+def _reseed() -> None:
+    random.seed()
+    numpy: Any = sys.modules.get("numpy.random")  # as an attribute of numpy it would be imported
+    if numpy is not None:
+        numpy.seed()

@@ -7,14 +7,17 @@ It alone decides where an attempt runs and what becomes of a rejected one.  Driv
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
 
+from nbrefine._portal import Run
 from nbrefine._version import __version__
+from nbrefine.env.attempt import Attempt, attempt
 from nbrefine.env.base import Environment
-from nbrefine.env.session import IsolationPolicy, Session
+from nbrefine.env.session import IsolationPolicy, Point, Session
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.extraction import extract
 from nbrefine.hints import did_you_mean
@@ -24,7 +27,7 @@ from nbrefine.kernel.namespace import describe
 from nbrefine.outputs import CellResult, Output
 from nbrefine.prompts import escalation, feedback, system, task_prompt
 from nbrefine.redaction import clean_text
-from nbrefine.rewards.tests import NONE_FOUND, parse_tests, signal
+from nbrefine.rewards.tests import parse_tests, signal
 from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule, sightings
 from nbrefine.values import (
@@ -55,15 +58,18 @@ class NotebookHidden:
     """System message and task as first shown; every later prompt starts with them."""
     escalated: bool = False
     """Whether the observation asks for another approach."""
+    point: Point | None = None
+    """The state of the session that the next attempt begins from."""
 
 
 class NotebookEnvironment(Environment):
-    """Attempts run as cells of a live kernel; an accepted one becomes the session.
+    """Attempts run as cells in branches of a live kernel; an accepted one becomes the session.
 
-    Before an attempt the session holds the setup and the accepted cells and nothing else:
-    after a rejected attempt it is rebuilt in a fresh kernel (isolation `rebuild`), unless that
-    is not possible or would run longer than `rebuild_limit`; then the attempt runs in the
-    session as it is (`none`), and the turn says why.  Files that an attempt has written stay.
+    An attempt begins from setup and accepted cells and nothing else: it runs in a copy-on-write
+    branch of the session (isolation `fork`), and its tests in a branch of that.  Where the kernel
+    cannot branch, or not safely, the session is rebuilt in a fresh kernel (`rebuild`) if that
+    takes at most `rebuild_limit`; else the attempt runs in the session as it is (`none`).  The
+    turn says which, and why.  A state may be stepped any number of times.
 
     Parameters
     ----------
@@ -73,9 +79,12 @@ class NotebookEnvironment(Environment):
     max_turns: turns until an episode is truncated.
     timeout: seconds a cell may run; None for no limit.
     test_timeout: seconds one test may run.
-    isolation: `auto` as told above, or `none` to run every attempt in the session as it is.
+    isolation: `auto` as told above; `fork` for branches or an error; `rebuild` for no branches;
+        `none` to run every attempt in the session as it is.
     rebuild_limit: seconds of recorded run time of setup and accepted cells up to which the
         session is rebuilt.
+    confirm: asked with the reason before an attempt runs in the session as it is, where that was
+        not asked for; without it, it does.
     history: which past a prompt shows; by default task, last code and last feedback.
     rules: when a repeated answer calls for another approach.
     cwd: working folder of the kernel; file paths in tasks are relative to it.
@@ -98,6 +107,7 @@ class NotebookEnvironment(Environment):
         test_timeout: float = 10.0,
         isolation: IsolationPolicy = "auto",
         rebuild_limit: float = REBUILD_LIMIT,
+        confirm: Callable[[str], bool] | None = None,
         history: History | None = None,
         rules: StopRule | None = None,
         cwd: str | Path | None = None,
@@ -124,6 +134,7 @@ class NotebookEnvironment(Environment):
         self._test_timeout = test_timeout
         self._isolation = isolation
         self._rebuild_limit = rebuild_limit
+        self._confirm = confirm
         self._history = history or current()
         self._rules = rules or StopRule()
         self._cwd = cwd
@@ -135,6 +146,20 @@ class NotebookEnvironment(Environment):
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def settle(self, state: State) -> None:
+        """Let the session go on from a state, of several that were reached from one.
+
+        Raises
+        ------
+        KernelError: that state is not kept any more and cannot be rebuilt.
+        """
+        Run(self._settle(state)).result()
+
+    async def _settle(self, state: State) -> None:
+        point = state.hidden.point
+        if self._session is not None and point is not None:
+            await self._session.settle(point)
 
     async def _close(self) -> None:
         """Shut down the kernel, if the environment started it."""
@@ -153,7 +178,13 @@ class NotebookEnvironment(Environment):
         _check_tests(task)
         await self._close()
         self._session = await Session.open(
-            self._kernel_spec, seed=seed, cwd=self._cwd, limits=self._limits
+            self._kernel_spec,
+            seed=seed,
+            cwd=self._cwd,
+            limits=self._limits,
+            policy=self._isolation,
+            limit=self._rebuild_limit,
+            confirm=self._confirm,
         )
         language = self._session.language
         if task.tests and language != "python":
@@ -162,7 +193,7 @@ class NotebookEnvironment(Environment):
                 hint="Give the task without tests",
             )
         setup = await self._session.setup(_setup_source(task, seed, language))
-        shown = describe(await self._session.variables())
+        shown = describe(await self._session.kernel.variables())
         asked = task_prompt(task, state=shown, show_tests=self._show_tests, language=language)
         opening = (Message("system", system(language)), Message("user", asked))
         episode = Episode(
@@ -174,9 +205,9 @@ class NotebookEnvironment(Environment):
             setup=setup,
             version=__version__,
         )
-        return self._state(episode, opening), {"task_index": index}
+        return self._state(episode, opening, self._session.here), {"task_index": index}
 
-    def _state(self, episode: Episode, opening: tuple[Message, ...]) -> State:
+    def _state(self, episode: Episode, opening: tuple[Message, ...], point: Point | None) -> State:
         escalated = episode.stop is None and self._rules.should_escalate(episode.turns)
         messages: tuple[Message, ...] = ()
         if episode.stop is None:
@@ -186,7 +217,7 @@ class NotebookEnvironment(Environment):
         newest = episode.turns[-1].feedback if episode.turns else opening[-1].content
         return State(
             Observation(prompt=newest, messages=messages, task=episode.task.prompt),
-            NotebookHidden(episode, opening, escalated),
+            NotebookHidden(episode, opening, escalated, point),
             StateMetadata(len(episode.turns), episode.id, episode.stop is not None),
         )
 
@@ -197,14 +228,14 @@ class NotebookEnvironment(Environment):
         if hidden.episode.stop is not None:
             raise UsageError("The episode has ended", hint="Call reset() for another one")
         started, clock = utc_now(), time.monotonic()
-        episode = _with_late(hidden.episode, await self._session.late())
-        turn = await self._attempt(state, action)
+        episode = _with_late(hidden.episode, await self._session.kernel.late())
+        turn, point = await self._attempt(state, action)
         waited = action.reply.seconds if action.reply else 0.0
         turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
         episode = replace(episode, turns=(*episode.turns, turn))
         episode = replace(episode, stop=self._end(episode))
         return StepResult(
-            self._state(episode, hidden.opening),
+            self._state(episode, hidden.opening, point),
             turn.signals,
             terminated=turn.accepted,
             truncated=episode.stop is not None and not turn.accepted,
@@ -226,7 +257,7 @@ class NotebookEnvironment(Environment):
             return Stop("max-turns", f"the limit of turns ({self.max_turns}) was reached")
         return None
 
-    async def _attempt(self, state: State, action: Action) -> Turn:
+    async def _attempt(self, state: State, action: Action) -> tuple[Turn, Point | None]:
         assert self._session is not None
         hidden: NotebookHidden = state.hidden
         task, turns = hidden.episode.task, hidden.episode.turns
@@ -242,58 +273,48 @@ class NotebookEnvironment(Environment):
         )
         if extraction.status not in ("found", "given"):
             text = feedback(extraction, reply=action.reply, language=self._session.language)
-            return replace(turn, feedback=text, signals=_signals(None, None))
-        isolation, reason = await self._session.prepare(
-            hidden.episode.accepted, self._isolation, self._rebuild_limit
+            return replace(turn, feedback=text, signals=_signals(None, None)), hidden.point
+        assert hidden.point is not None
+        done = await attempt(
+            self._session,
+            hidden.point,
+            extraction.code,
+            task,
+            timeout=self._timeout,
+            test_timeout=self._test_timeout,
+            on_tests=self._on_tests,
         )
-        result = await self._session.run(extraction.code, self._timeout)
-        report = await self._test(task, result) if task.tests else None
-        result = replace(result, outputs=result.outputs + await self._session.late())
-        accepted = (report.solved if report else result.ok) and not result.exited
-        told = "" if accepted else await self._tell(extraction, result, report)
-        return replace(
+        told = "" if done.accepted else self._tell(extraction, done)
+        turn = replace(
             turn,
-            result=result,
-            tests=report,
-            signals=_signals(result, report),
+            result=done.result,
+            tests=done.tests,
+            signals=_signals(done.result, done.tests),
             feedback=told,
-            verdict=_verdict(result, accepted=accepted),
-            accepted=accepted,
-            isolation=isolation,
-            isolation_reason=reason,
+            verdict=_verdict(done.result, accepted=done.accepted),
+            accepted=done.accepted,
+            isolation=done.isolation,
+            isolation_reason=done.reason,
         )
+        return turn, done.point
 
-    async def _tell(
-        self, extraction: Extraction, result: CellResult, report: TestReport | None
-    ) -> str:
+    def _on_tests(self, running: bool) -> None:
+        self.testing = running
+
+    def _tell(self, extraction: Extraction, done: Attempt) -> str:
         """Compose what the model is told of a rejected attempt."""
         assert self._session is not None
-        variables = await self._session.variables_left()
         hint = ""
-        if result.error is not None:
-            keys = {variable.name: variable.keys for variable in variables if variable.keys}
-            hint = did_you_mean(extraction.code, result.error, keys)
+        if done.result.error is not None:
+            keys = {variable.name: variable.keys for variable in done.variables if variable.keys}
+            hint = did_you_mean(extraction.code, done.result.error, keys)
         return feedback(
             extraction,
-            result=result,
-            tests=report,
-            state=describe(variables),
+            result=done.result,
+            tests=done.tests,
+            state=describe(done.variables),
             hint=hint,
             language=self._session.language,
-        )
-
-    async def _test(self, task: Task, result: CellResult) -> TestReport:
-        assert self._session is not None
-        if result.ok:
-            self.testing = True
-            try:
-                return await self._session.test(task, self._test_timeout)
-            finally:
-                self.testing = False
-        cases = parse_tests(task.tests, task.entry_point)
-        return TestReport(
-            tuple(replace(case, message="the cell failed") for case in cases),
-            problem="" if cases else NONE_FOUND,
         )
 
 

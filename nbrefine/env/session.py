@@ -1,36 +1,122 @@
-"""The live session of an environment: a kernel, and what its state is the work of."""
+"""The live session of an environment: a kernel, the points it has been at, and where attempts run.
+
+An attempt begins from a point: setup and accepted cells, and nothing else.  Where the kernel can
+branch, a point keeps a dormant copy of that state, so attempts begin from it as often as anybody
+likes, and an accepted one becomes the session.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import asyncio
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from nbrefine.errors import InvalidTaskError, KernelDeadError, KernelError
+from nbrefine._portal import Run, call_user
+from nbrefine.errors import (
+    BranchRefused,
+    InvalidTaskError,
+    KernelDeadError,
+    KernelError,
+    KernelStartError,
+    RunStopped,
+)
 from nbrefine.kernel import Kernel, OutputLimits
-from nbrefine.kernel.namespace import Variable
+from nbrefine.kernel.branching import Copy, copy
 from nbrefine.kernel.packages import packages
-from nbrefine.outputs import CellResult, Output
-from nbrefine.rewards.tests import parse_tests, run_tests
-from nbrefine.values import Isolation, KernelInfo, Task, TestReport, Turn
+from nbrefine.outputs import CellResult
+from nbrefine.values import Isolation, KernelInfo
 
-IsolationPolicy = Literal["auto", "none"]
+IsolationPolicy = Literal["auto", "fork", "rebuild", "none"]
+"""Where attempts may run: `auto` takes the first of the others that can be had."""
 
-_TESTS = "(tests)"
+
+class Point:
+    """A state of the session: what it is the work of, and the copy that attempts branch from.
+
+    Whoever holds a point can begin an attempt from it; the copy goes with the last one.
+
+    Parameters
+    ----------
+    accepted: the accepted cells, in order.
+    seconds: how long setup and accepted cells ran.
+    """
+
+    def __init__(self, accepted: tuple[str, ...], seconds: float) -> None:
+        self.accepted = accepted
+        self.seconds = seconds
+        self.copy: Copy | None = None
+        self._finalizer: Callable[[], object] = lambda: None
+
+    def keep(self, copy: Copy) -> None:
+        """Hold a copy of the state."""
+        copy.hold()
+        self.copy = copy
+        self._finalizer = finalizer = weakref.finalize(self, _release_soon, copy)
+        finalizer.atexit = False  # the processes go with this one anyway
+
+    def release(self) -> None:
+        """Let the copy go; a second call does nothing."""
+        self.copy = None
+        self._finalizer()
+
+
+def _release_soon(copy: Copy) -> None:
+    async def release() -> None:
+        copy.release()
+
+    Run(release())  # a finalizer may run in any thread
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one attempt runs."""
+
+    kernel: Kernel
+    isolation: Isolation
+    reason: str
+    epoch: int
+
+    @property
+    def intact(self) -> bool:
+        """Whether what ran there is there still."""
+        return self.kernel.alive and self.kernel.epoch == self.epoch
 
 
 class Session:
-    """A kernel, and what its state is the work of."""
+    """A kernel, and which point it is at.
 
-    def __init__(self, kernel: Kernel, *, ours: bool) -> None:
+    Parameters
+    ----------
+    kernel: a live one.
+    ours: whether nobody else has put a state into it, and it is closed with the session.
+    policy: where attempts may run.
+    limit: seconds of recorded run time up to which a point is rebuilt in a fresh kernel.
+    confirm: asked, with the reason, before an attempt runs in the session itself although that
+        was not asked for.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        ours: bool,
+        policy: IsolationPolicy,
+        limit: float,
+        confirm: Callable[[str], bool] | None,
+    ) -> None:
         self.kernel = kernel
+        self.here = Point((), 0.0)
+        self._intact = True  # the kernel holds what `here` says, and nothing else
         self._ours = ours
+        self._policy = policy
+        self._limit = limit
+        self._confirm = confirm
         self._setup: CellResult | None = None
-        self._ran: list[str] = []
-        """What ran since the setup: cells by their source, tests as `_TESTS`."""
-        self._lost = False
-        """Whether the state went with a process that ended."""
+        self._points: weakref.WeakSet[Point] = weakref.WeakSet()
+        self._lock = asyncio.Lock()
 
     @classmethod
     async def open(
@@ -40,11 +126,14 @@ class Session:
         seed: int | None,
         cwd: str | Path | None,
         limits: OutputLimits,
+        policy: IsolationPolicy,
+        limit: float,
+        confirm: Callable[[str], bool] | None,
     ) -> Session:
+        ours = isinstance(kernel, str)
         if isinstance(kernel, str):
-            started = await Kernel.start(kernel, seed=seed, cwd=cwd, limits=limits)
-            return cls(started, ours=True)
-        return cls(kernel, ours=False)
+            kernel = await Kernel.start(kernel, seed=seed, cwd=cwd, limits=limits)
+        return cls(kernel, ours=ours, policy=policy, limit=limit, confirm=confirm)
 
     @property
     def language(self) -> str:
@@ -70,89 +159,127 @@ class Session:
                 hint="Run the setup by itself and mend it",
             )
         self._setup = result
+        self.here = Point((), result.timing.seconds)
         return result
 
-    async def prepare(
-        self, wanted: Sequence[Turn], policy: IsolationPolicy, limit: float
-    ) -> tuple[Isolation, str]:
-        """Bring the session to setup plus the wanted cells, where that can be done.
+    async def begin(self, point: Point) -> Place:
+        """Give a kernel that is at a point, for one attempt.
 
-        Gives the isolation of the attempt that follows and the reason for it.
+        Raises
+        ------
+        BranchRefused: branches only were asked for, and there is none.
+        KernelDeadError: the kernel that was handed in has died.
+        RunStopped: nobody wanted the attempt to run in the session itself.
         """
-        sources = [turn.code for turn in wanted]
-        seconds = sum(turn.result.timing.seconds for turn in wanted if turn.result)
-        seconds += self._setup.timing.seconds if self._setup else 0.0
-        told: tuple[Isolation, str]
-        if policy == "none":
-            told = "none", "asked for"
-        elif not self._ours:
-            told = "none", "the kernel was handed in with a state that cannot be rebuilt"
-        elif seconds > limit:
-            told = "none", f"setup and accepted cells ran {seconds:.1f} s, over {limit:g} s"
-        else:
-            told = "rebuild", f"setup and accepted cells ran {seconds:.2f} s"
-        if self._lost or (told[0] == "rebuild" and self._ran != sources):
-            await self._rebuild(sources)
-        return told
+        async with self._lock:
+            why = "asked for"
+            if self._policy in ("auto", "fork"):
+                try:
+                    return await self._branch(point)
+                except (BranchRefused, KernelStartError, KernelDeadError) as refused:
+                    if self._policy == "fork":
+                        raise
+                    why = refused.message
+            return await self._in_session(point, why)
 
-    async def _rebuild(self, sources: Sequence[str]) -> None:
-        if not self.kernel.owned:
+    async def _branch(self, point: Point) -> Place:
+        if point.copy is None or point.copy.closed:
+            await self._go_to(point)
+            point.keep(await copy(self.kernel.core))
+            self._points.add(point)
+        assert point.copy is not None
+        kernel = Kernel(await point.copy.branch())
+        told = [f"{hazard.detail} ({hazard.verdict})" for hazard in point.copy.hazards]
+        return Place(kernel, "fork", "; ".join(told), kernel.epoch)
+
+    async def _in_session(self, point: Point, why: str) -> Place:
+        """Have the attempt run in the session's own kernel, rebuilt if that can be done."""
+        isolation: Isolation = "none"
+        if self._policy != "none":
+            refused = self._no_rebuild(point)
+            isolation = "none" if refused else "rebuild"
+            why = f"{why}; {refused}" if refused else why
+        if isolation == "none" and self._policy != "none":
+            await self._ask(why)
+        if isolation == "rebuild" or not self.kernel.alive:
+            await self._go_to(point)
+        self._intact = False
+        return Place(self.kernel, isolation, why, self.kernel.epoch)
+
+    def _no_rebuild(self, point: Point) -> str:
+        """Say why a point cannot be built again in a fresh kernel; "" where it can."""
+        if not self._ours:
+            return "the kernel was handed in with a state that cannot be rebuilt"
+        if point.seconds > self._limit:
+            return f"setup and accepted cells ran {point.seconds:.1f} s, over {self._limit:g} s"
+        return ""
+
+    async def _ask(self, why: str) -> None:
+        if self._confirm is not None and not await call_user(self._confirm, why):
+            raise RunStopped(f"The attempt may not run in the session itself: {why}")
+
+    async def _go_to(self, point: Point) -> None:
+        """Bring the session's kernel to a point, if it is not there.
+
+        Raises
+        ------
+        KernelDeadError: the kernel that was handed in has died.
+        KernelError: the way there is not known.
+        """
+        if self.here is point and self._intact and self.kernel.alive:
+            return
+        if point.copy is not None and not point.copy.closed:
+            await self.kernel.adopt(Kernel(await point.copy.branch()))
+        elif self._ours:
+            await self.kernel.restart()
+            if self._setup is not None:
+                await self.setup(self._setup.source)
+            for source in point.accepted:
+                await self.kernel.run(source, timeout=None)
+        elif self.kernel.alive:
+            raise KernelError("the state of that step is not kept any more")
+        else:
             raise KernelDeadError(
                 "The kernel that was handed in has died", hint="Start it again and attach anew"
             )
-        await self.kernel.restart()
-        self._ran, self._lost = [], False
-        if self._setup is not None:
-            await self.setup(self._setup.source)
-        for source in sources:
-            await self.run(source, None)
+        self.here, self._intact = point, True
 
-    async def run(self, source: str, limit: float | None) -> CellResult:
-        """Run a cell and remember that it ran."""
-        epoch = self.kernel.epoch
-        try:
-            return await self.kernel.run(source, timeout=limit)
-        finally:
-            self._remember(source, epoch)
+    async def accept(
+        self, place: Place, point: Point, result: CellResult, *, tested: bool
+    ) -> Point:
+        """Let an attempt become the session, and give the point it is at now.
 
-    async def test(self, task: Task, limit: float) -> TestReport:
-        """Run the visible tests, which may leave traces in the session."""
-        epoch = self.kernel.epoch
-        lost = False
-        try:
-            return await run_tests(
-                self.kernel, task.tests, entry_point=task.entry_point, timeout_per_test=limit
-            )
-        except KernelError as error:
-            # It answered before the attempt, so the attempt has broken it.
-            if not self.kernel.owned:
-                raise
-            lost = True
-            cases = parse_tests(task.tests, task.entry_point)
-            return TestReport(cases, problem=f"the code broke the session: {error.message}")
-        finally:
-            self._remember(_TESTS, epoch)
-            self._lost = self._lost or lost
+        Parameters
+        ----------
+        point: where the attempt began.
+        tested: whether tests ran in the attempt's own kernel.
+        """
+        seconds = point.seconds + result.timing.seconds
+        new = Point((*point.accepted, result.source), seconds)
+        async with self._lock:
+            if place.isolation == "fork":
+                if self.here is not point and self.here.copy is None:  # somebody may come back
+                    self.here.keep(await copy(self.kernel.core))
+                    self._points.add(self.here)
+                await self.kernel.adopt(place.kernel)
+                self._intact = True
+            else:
+                self._intact = place.intact and not tested
+            self.here = new
+        return new
 
-    def _remember(self, what: str, epoch: int) -> None:
-        self._ran.append(what)
-        self._lost = not self.kernel.alive or self.kernel.epoch != epoch
+    async def reject(self, place: Place) -> None:
+        """Throw an attempt away."""
+        if place.isolation == "fork":
+            await place.kernel.aclose()
 
-    async def variables(self) -> tuple[Variable, ...]:
-        return await self.kernel.variables()
-
-    async def variables_left(self) -> tuple[Variable, ...]:
-        """List what an attempt has left; () where it left nothing that answers."""
-        try:
-            return await self.variables()
-        except KernelError:
-            self._lost = self._lost or self.kernel.owned
-            return ()
-
-    async def late(self) -> tuple[Output, ...]:
-        """Take what threads and processes have put out after their cell had ended."""
-        return await self.kernel.late()
+    async def settle(self, point: Point) -> None:
+        """Bring the session to a point, which goes on from here."""
+        async with self._lock:
+            await self._go_to(point)
 
     async def close(self) -> None:
+        for point in list(self._points):
+            point.release()
         if self._ours:
             await self.kernel.shutdown()

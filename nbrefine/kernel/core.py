@@ -21,6 +21,7 @@ from nbrefine.outputs import CellResult, Output
 from nbrefine.redaction import Redactor, clean_text
 
 if TYPE_CHECKING:
+    from nbrefine.kernel.keeper import Keeper
     from nbrefine.kernel.link import Link
     from nbrefine.kernel.process import Launch
     from nbrefine.values import KernelInfo
@@ -71,12 +72,17 @@ class Core:
         """Gives a branch of the last checkpoint that was asked for and is there still."""
         self._on_end: Callable[[], object] = lambda: None
 
-    async def start(self, limit: float) -> None:
-        """Start the process and wait until it answers."""
+    async def start(self, limit: float, keeper: Keeper | None = None) -> None:
+        """Start the process and wait until it answers.
+
+        Parameters
+        ----------
+        keeper: of the process that this one replaces.
+        """
         from nbrefine.kernel.link import Link
 
         assert self.launch is not None
-        self.link = await Link.start(self.launch, limit, self.late.feed)
+        self.link = await Link.start(self.launch, limit, self.late.feed, keeper)
         self.epoch += 1
         self.names = {}
 
@@ -342,7 +348,7 @@ class Core:
         old = self.link
         ending = asyncio.ensure_future(old.close(grace=_GRACE))
         try:
-            await self.start(_RESTART)
+            await self.start(_RESTART, old.process.keeper if old.process else None)
         finally:
             await ending
 

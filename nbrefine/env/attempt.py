@@ -1,0 +1,123 @@
+"""One attempt: its cell, its tests, what it leaves, and whether it becomes the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from nbrefine.env.session import Place, Point, Session
+from nbrefine.errors import BranchRefused, KernelError
+from nbrefine.kernel import Kernel
+from nbrefine.kernel.namespace import Variable
+from nbrefine.outputs import CellResult
+from nbrefine.rewards.tests import NONE_FOUND, parse_tests, run_tests
+from nbrefine.values import Isolation, Task, TestReport
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of an attempt."""
+
+    result: CellResult
+    tests: TestReport | None
+    accepted: bool
+    isolation: Isolation
+    reason: str
+    variables: tuple[Variable, ...]
+    """What it left, where that still answers."""
+    point: Point
+    """Where the next attempt begins."""
+
+
+async def attempt(
+    session: Session,
+    point: Point,
+    source: str,
+    task: Task,
+    *,
+    timeout: float | None,  # noqa: ASYNC109 - the cell's own limit
+    test_timeout: float,
+    on_tests: Callable[[bool], object],
+) -> Attempt:
+    """Run a cell from a point of the session, test it, and keep it or throw it away.
+
+    Parameters
+    ----------
+    timeout: seconds the cell may run; None for no limit.
+    test_timeout: seconds one test may run.
+    on_tests: called with True as the tests begin and with False as they end.
+    """
+    place = await session.begin(point)
+    kept = False
+    try:
+        result = await place.kernel.run(source, timeout=timeout)
+        report, why = None, ""
+        if task.tests:
+            on_tests(True)
+            try:
+                report, why = await _test(place, task, result, test_timeout)
+            finally:
+                on_tests(False)
+        if place.kernel.alive:
+            result = replace(result, outputs=result.outputs + await place.kernel.late())
+        accepted = (report.solved if report else result.ok) and not result.exited
+        variables = await _left(place.kernel)
+        next_point = point
+        if accepted and place.intact:
+            in_place = report is not None and (place.isolation != "fork" or why != "")
+            next_point = await session.accept(place, point, result, tested=in_place)
+            kept = True
+    finally:
+        if not kept:
+            await session.reject(place)
+    reason = "; ".join(part for part in (place.reason, why) if part)
+    return Attempt(result, report, kept, place.isolation, reason, variables, next_point)
+
+
+async def _left(kernel: Kernel) -> tuple[Variable, ...]:
+    """List what an attempt has left; () where it left nothing that answers."""
+    try:
+        return await kernel.variables()
+    except KernelError:
+        return ()
+
+
+async def _test(
+    place: Place, task: Task, result: CellResult, limit: float
+) -> tuple[TestReport, str]:
+    """Run the visible tests in a branch of the attempt, or else in the attempt itself.
+
+    Gives the report, and why there was no branch where one was to be.
+    """
+    if not result.ok:
+        cases = parse_tests(task.tests, task.entry_point)
+        cases = tuple(replace(case, message="the cell failed") for case in cases)
+        return TestReport(cases, problem="" if cases else NONE_FOUND), ""
+    if place.isolation != "fork":
+        return await _run_tests(place.kernel, task, limit), ""
+    try:
+        bench = await place.kernel.branch()
+    except BranchRefused as refused:
+        return (
+            await _run_tests(place.kernel, task, limit),
+            f"its tests ran in the attempt itself: {refused.message}",
+        )
+    try:
+        return await _run_tests(bench, task, limit), ""
+    finally:
+        with suppress(KernelError):
+            await bench.aclose()
+
+
+async def _run_tests(kernel: Kernel, task: Task, limit: float) -> TestReport:
+    try:
+        return await run_tests(
+            kernel, task.tests, entry_point=task.entry_point, timeout_per_test=limit
+        )
+    except KernelError as error:
+        # It answered before the attempt, so the attempt has broken it.
+        if not kernel.owned:
+            raise
+        cases = parse_tests(task.tests, task.entry_point)
+        return TestReport(cases, problem=f"the code broke the session: {error.message}")

@@ -1,0 +1,204 @@
+"""Copies of a live kernel's state, the branches that grow from them, and the one that is adopted.
+
+A `Copy` is a dormant fork of the kernel's process; branches are forked from it.  It stays for as
+long as somebody holds it, or a branch of it lives, or nothing has run in the kernel since: so k
+branches taken one after the other, or at once, come from one copy, and nothing pins an old state.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from nbrefine.errors import BranchRefused, KernelDeadError, KernelError
+from nbrefine.kernel.core import Core
+from nbrefine.kernel.forking import Nursery
+from nbrefine.kernel.inside.branching import wire
+from nbrefine.kernel.link import Link
+from nbrefine.outputs import Hazard
+
+if TYPE_CHECKING:
+    from nbrefine.kernel.keeper import Keeper
+
+MOST = 64
+"""Branches of one session that may live at a time; each is a process with six threads."""
+
+_FORK = 10.0  # seconds in which a kernel must have made a copy of itself
+_START = 30.0  # seconds in which a branch must answer
+
+
+class Copy:
+    """A dormant copy of a kernel's state, counted by those who hold it.
+
+    Parameters
+    ----------
+    core: the kernel it is a copy of.
+    nursery: the way to its process.
+    keeper: what the processes of its branches belong to.
+    hazards: what the copy does not simply take along.
+    """
+
+    def __init__(
+        self, core: Core, nursery: Nursery, keeper: Keeper, hazards: tuple[Hazard, ...]
+    ) -> None:
+        self.core = core
+        self.hazards = hazards
+        self.closed = False
+        """Whether its process was told to go."""
+        self._names = dict(core.names)
+        self._nursery = nursery
+        self._keeper = keeper
+        self._holders = 0
+        self._branches = 0
+        self._current = True
+        keeper.acquire()
+
+    @property
+    def pid(self) -> int:
+        return self._nursery.pid
+
+    def hold(self) -> None:
+        """Keep it until `release` is called as often."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """Let go of it."""
+        self._holders -= 1
+        self._settle()
+
+    def retire(self) -> None:
+        """The kernel goes on from here, so that this is no copy of its present state any more."""
+        self._current = False
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.closed or self._current or self._holders or self._branches:
+            return
+        self.closed = True
+        # What goes on is an adopted branch, which belongs to the session's keeper from now on.
+        self._nursery.leave()
+        self._nursery.close()
+        self._keeper.release()
+
+    async def branch(self) -> Core:
+        """Fork a branch and give it, ready to run cells.
+
+        Raises
+        ------
+        KernelDeadError: the copy's process has ended.
+        KernelError: too many branches live already.
+        KernelStartError: the branch did not come up.
+        """
+        if self.closed:
+            raise KernelDeadError("The checkpoint was closed", hint="Take another one")
+        from nbrefine.kernel.process import Branch
+
+        lineage = self.core.lineage
+        if len(lineage) >= MOST:
+            raise KernelError(
+                f"{MOST} branches of this session live already", hint="Close some of them first"
+            )
+        self._branches += 1
+        core = Core(self.core.launch, self.core.limits)
+        lineage.add(core)
+        try:
+            process = await Branch.start(self._keeper, self._nursery, self.core.launch)
+            link = await Link.join(process, self.core.info, _START, core.late.feed)
+        except BaseException:
+            self._left(core)
+            raise
+        core.become(self.core, link, self._names, lambda: self._left(core))
+        return core
+
+    def _left(self, core: Core) -> None:
+        """A branch has ended, or is a session of its own now."""
+        self.core.lineage.discard(core)
+        self._branches -= 1
+        if not self._branches and not core.adopted:
+            self._nursery.sweep()
+        self._settle()
+
+
+async def copy(core: Core) -> Copy:
+    """Give the copy of a kernel's present state: the one there is, or a new one.
+
+    Raises
+    ------
+    BranchRefused: a copy would not be true or safe, or this kernel cannot branch.
+    KernelDeadError: the kernel has ended, or did not come back from its fork.
+    """
+    async with core.copying:
+        if isinstance(core.copy, Copy) and not core.copy.closed:
+            return core.copy
+        made = await _fork(core)
+        core.copy = made
+        return made
+
+
+async def _fork(core: Core) -> Copy:
+    process = core.link.process
+    if process is None or process.keeper is None or process.line is None:
+        raise BranchRefused(
+            f"This kernel cannot branch: {getattr(process, 'unbranchable', 'it is not ours')}"
+        )
+    key = uuid4().hex
+    try:
+        reply = await core.request("checkpoint_request", {"id": key, "force": False}, _FORK)
+    except TimeoutError:
+        await process.kill()  # it hangs in the middle of its fork, for ever
+        raise KernelDeadError(
+            f"The kernel did not come back from copying itself within {_FORK:g} s and was ended",
+            hint="Start it again",
+        ) from None
+    hazards = tuple(Hazard(**told) for told in reply.get("hazards", ()))
+    if reply["status"] == "refused":
+        raise refusal(hazards)
+    if reply["status"] != "ok":
+        raise KernelError(f"The kernel could not copy itself: {reply.get('evalue', reply)}")
+    nursery = _arrived(process.line, key)
+    return Copy(core, nursery, process.keeper, hazards)
+
+
+def refusal(hazards: tuple[Hazard, ...]) -> BranchRefused:
+    """Make the error that says why there is no copy."""
+    forbidding = [hazard for hazard in hazards if hazard.verdict == "refuse"]
+    return BranchRefused(
+        "A copy of the kernel would not be safe: " + "; ".join(each.detail for each in forbidding),
+        hint="End what is named there first",
+        hazards=hazards,
+    )
+
+
+def _arrived(line: socket.socket, key: str) -> Nursery:
+    """Take the copy's connection off the line, where it lies since before the reply."""
+    while True:
+        message, fds = wire.receive(line)
+        if message is None:
+            raise KernelDeadError("The kernel ended while it copied itself", hint="Start it again")
+        told = message.get("checkpoint") or {}
+        if told.get("id") == key:
+            connection, pidfd = fds
+            os.close(pidfd)
+            return Nursery(socket.socket(fileno=connection), told["pid"])
+        wire.close(fds)
+
+
+async def adopt(core: Core, branch: Core) -> None:
+    """Let a branch become the session: its process takes the kernel's place, which ends.
+
+    Raises
+    ------
+    BranchRefused: the kernel is not ours to replace.
+    KernelError: the branch is none of this kernel's.
+    KernelDeadError: the branch has ended, or the kernel was shut down.
+    """
+    if not core.owned:
+        raise BranchRefused(
+            "The kernel is somebody else's, so a branch cannot take its place",
+            hint="Use commit(), which runs the accepted cell in it",
+        )
+    if branch.lineage is not core.lineage or branch is core:
+        raise KernelError("That is no branch of this kernel", hint="Adopt what branch() gave")
+    await core.adopt(branch)

@@ -6,9 +6,10 @@ sockets and threads.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
-import importlib
+import importlib.util
 import linecache
 import os
 import random
@@ -34,6 +35,8 @@ _NEEDED_OF_APP = (
     "init_code",
     "configure_tornado_logger",
 )
+_NO_HISTORY = "--HistoryManager.enabled=False"
+_NO_CACHE = "--InteractiveShell.cache_size=0"
 _LAST = ("last_type", "last_value", "last_traceback", "last_exc")
 
 
@@ -56,19 +59,7 @@ def build(preload: Sequence[str] = ()) -> Any:
             importlib.import_module(name)
         except Exception as error:
             raise UnsuitableError(f"{name} could not be imported: {error!r}") from error
-    app = application.instance()
-    # In memory: the thread that saves a file, and the locks on it, do not survive a fork.
-    app.config.HistoryManager.hist_file = ":memory:"
-    _initialize(app)
-    app.kernel = app.kernel_class.instance(
-        parent=app,
-        session=app.session,
-        log=app.log,
-        profile_dir=app.profile_dir,
-        user_ns=app.user_ns,
-    )
-    app.init_path()
-    app.init_shell()
+    app = _make(application, [])
     with _untouched(app.shell):
         _warm(app.shell)
     others = [each.name for each in threading.enumerate()[1:]]
@@ -79,24 +70,28 @@ def build(preload: Sequence[str] = ()) -> Any:
     return app
 
 
-def configure(app: Any, arguments: Sequence[str]) -> None:
+def configure(app: Any, arguments: Sequence[str]) -> Any:
     """Apply a kernel's own arguments to what was built, in its process and before it is attached.
 
     Parameters
     ----------
     arguments: as on the command line of ipykernel, without its connection file.
+
+    Gives the application to go on with. Most arguments are read once, when the shell is made, so
+    it is made again for all but those that every kernel of ours is given.
     """
-    if not arguments:
-        return
-    app.parse_command_line([*arguments])
-    shell = app.shell
-    made_before = (app.session, app.kernel, shell, *shell.configurables)
-    for each in {id(each): each for each in made_before}.values():
-        if each is not app and any(name in app.cli_config for name in each.section_names()):
-            each.update_config(app.cli_config)
-    if shell.cache_size != shell.displayhook.cache_size:
-        shell.displayhook.cache_size = shell.cache_size
-        shell.displayhook.do_full_cache = int(shell.cache_size > 0)
+    if not set(arguments) <= {_NO_HISTORY, _NO_CACHE}:
+        shell = app.shell
+        atexit.unregister(shell.atexit_operations)
+        for each in (shell, app.kernel, app):
+            type(each).clear_instance()
+        return _make(type(app), arguments)
+    if _NO_HISTORY in arguments:
+        app.shell.history_manager.enabled = False
+    if _NO_CACHE in arguments:
+        app.shell.cache_size = 0
+        app.shell.displayhook.cache_size = app.shell.displayhook.do_full_cache = 0
+    return app
 
 
 def start_up(app: Any) -> None:
@@ -108,12 +103,15 @@ def start_up(app: Any) -> None:
     app.init_code()
 
 
+def version() -> str:
+    """Give the version of ipykernel."""
+    return str(importlib.import_module("ipykernel").__dict__["__version__"])
+
+
 def _application() -> Any:
     """Give ipykernel's application class, once it is known to have what is relied upon."""
-    try:
-        import ipykernel
-    except ImportError as error:
-        raise UnsuitableError(f"ipykernel is missing: {error}") from error
+    if importlib.util.find_spec("ipykernel") is None:
+        raise UnsuitableError(f"{sys.executable} has no ipykernel")
     missing = []
     for name, attributes in _NEEDED.items():
         try:
@@ -127,21 +125,30 @@ def _application() -> Any:
 
         missing = [each for each in _NEEDED_OF_APP if not hasattr(IPKernelApp, each)]
     if missing:
-        raise UnsuitableError(
-            f"ipykernel {ipykernel.__version__} has no {', '.join(missing)}; ipykernel 7 has"
-        )
+        raise UnsuitableError(f"ipykernel {version()} has no {', '.join(missing)}; ipykernel 7 has")
     return IPKernelApp
 
 
-def _initialize(app: Any) -> None:
-    """Do what `IPKernelApp.initialize` does before it makes sockets."""
-    from IPython.core.application import BaseIPythonApplication
-
-    memory = app.config.HistoryManager.copy()
-    BaseIPythonApplication.initialize(app, [])
-    app.config.HistoryManager.merge(memory)
+def _make(application: Any, arguments: Sequence[str]) -> Any:
+    """Do what `IPKernelApp.initialize` does, apart from what makes sockets or runs code."""
+    app = application.instance()
+    base: Any = importlib.import_module("IPython.core.application")
+    base.BaseIPythonApplication.initialize(app, [*arguments])
+    if "hist_file" not in app.cli_config.get("HistoryManager", {}):
+        # In memory: the thread that saves a file, and its locks, do not survive a fork.
+        app.config.HistoryManager.hist_file = ":memory:"
     app.init_pdb()
     app.init_blackhole()
+    app.kernel = app.kernel_class.instance(
+        parent=app,
+        session=app.session,
+        log=app.log,
+        profile_dir=app.profile_dir,
+        user_ns=app.user_ns,
+    )
+    app.init_path()
+    app.init_shell()
+    return app
 
 
 def _warm(shell: Any) -> None:
@@ -162,9 +169,7 @@ def _warm(shell: Any) -> None:
     shell.run_cell("1 + 1;", silent=True)
     shell.run_cell("def f():\n    return {}['x']\nf()", silent=True)
     shell.complete("impor")
-    from ipykernel.jsonutil import json_clean
-
-    json_clean({"a": [1, 2.0, "x", None]})
+    importlib.import_module("ipykernel.jsonutil").json_clean({"a": [1, 2.0, "x", None]})
 
 
 @contextlib.contextmanager

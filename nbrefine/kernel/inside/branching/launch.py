@@ -1,6 +1,6 @@
 """The program of a template or of a cold keeper: build a kernel, and fork it on request.
 
-    python launch.py --connection FD --role keeper|template [--preload pandas,numpy]
+    python launch.py --connection FD --role keeper|template [--preload a,b] [--folder PATH]
 
 It is started by path in the environment of a Python kernelspec, which need not have nbrefine.
 """
@@ -14,54 +14,47 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 PACKAGE = "_nbrefine_branching"
 
+_BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
-def main() -> NoReturn:
+
+def main() -> None:
     """Build, say so, and serve the connection until it ends."""
     started = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connection", type=int, required=True)
     parser.add_argument("--role", choices=("keeper", "template"), required=True)
-    parser.add_argument("--preload", default="")
+    parser.add_argument("--folder", default="", help="what a keeper removes at its end")
+    parser.add_argument("--preload", default="", help="packages to import first")
     given = parser.parse_args()
     _hide()
     _load()
-    from _nbrefine_branching import wire
-
+    wire, app = _part("wire"), _part("app")
     connection = socket.socket(fileno=given.connection)
     connection.set_inheritable(False)
     try:
-        from _nbrefine_branching.app import UnsuitableError, build
-
-        app = build([name for name in given.preload.split(",") if name])
-        built = {
-            "pid": os.getpid(),
-            "python": sys.version.split()[0],
-            "ipykernel": _version(),
-            "seconds": time.perf_counter() - started,
-        }
+        built = app.build([name for name in given.preload.split(",") if name])
     except Exception as error:  # noqa: BLE001 - the controller is told, in one line
-        why = (
-            str(error) if isinstance(error, UnsuitableError) else f"{type(error).__name__}: {error}"
-        )
+        suitable = not isinstance(error, app.UnsuitableError)
+        why = f"{type(error).__name__}: {error}" if suitable else str(error)
         wire.send(connection, {"broken": " ".join(why.split())})
-        sys.exit(70)
-    wire.send(connection, {"built": built})
-    _serve(connection, given.role, app)
-
-
-def _serve(connection: socket.socket, role: Any, app: Any) -> NoReturn:
-    from _nbrefine_branching.nursery import Nursery
-    from _nbrefine_branching.serving import Server, surround
-
-    server = Server(app)
-    order = Nursery(connection, role).run()
+        sys.exit(_BROKEN)
+    about = {
+        "pid": os.getpid(),
+        "python": sys.version.split()[0],
+        "ipykernel": app.version(),
+        "seconds": time.perf_counter() - started,
+    }
+    server = _part("serving").Server(built)
+    wire.send(connection, {"built": about})
+    nursery = _part("nursery").Nursery
+    order = nursery(connection, given.role, given.folder).run()
     if order.role == "keeper":
-        surround(order.spawn)
-        order = Nursery(order.line, "keeper", order.spawn.get("folder") or "").run()
+        _part("serving").surround(order.spawn)
+        order = nursery(order.line, "keeper", order.spawn.get("folder") or "").run()
     server.begin(order, fresh=True)
     server.serve()
 
@@ -86,10 +79,8 @@ def _load() -> None:
     spec.loader.exec_module(module)
 
 
-def _version() -> str:
-    import ipykernel
-
-    return str(ipykernel.__version__)
+def _part(name: str) -> Any:
+    return importlib.import_module(f"{PACKAGE}.{name}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from . import wire
 
@@ -184,7 +184,7 @@ class Nursery:
             _kill(pid)
         return len(ended)
 
-    def _end(self) -> None:
+    def _end(self) -> NoReturn:
         """Leave for good, as the connection has ended."""
         if self._role != "template":
             deadline = time.monotonic() + _LAST_SECONDS

@@ -37,12 +37,15 @@ class Server:
     """Serves one kernel, in the process it is built in and in all that are forked from it."""
 
     def __init__(self, app: Any) -> None:
+        self._requests: list[_Request] = []
+        self._lost: list[hazards.Hazard] = []
+        self._take(app)
+
+    def _take(self, app: Any) -> None:
         self.app = app
         self.plumbing = Plumbing(app)
         self.plumbing.operations["adopted"] = self._adopted
         self.plumbing.operations["leave_overlay"] = _leave_overlay
-        self._requests: list[_Request] = []
-        self._lost: list[hazards.Hazard] = []
         app.kernel.shell_handlers["checkpoint_request"] = self._checkpoint_request
 
     def begin(self, order: Order, *, fresh: bool) -> None:
@@ -133,7 +136,7 @@ class Server:
             overlay.enter(spawn["overlay"])
         surround(spawn)
         if fresh:
-            configure(self.app, spawn.get("arguments") or ())
+            self._take(configure(self.app, spawn.get("arguments") or ()))
         if spawn.get("reseed"):
             _reseed()
         nonce = str(spawn.get("nonce") or "")

@@ -39,10 +39,15 @@ def kernel_environment(given: Mapping[str, str] | None, *, seed: int | None) -> 
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name in _HARMLESS or not (_SECRET.search(name) or name.startswith(_OF_ANOTHER))
+        if name in _HARMLESS or not (_SECRET.search(name) or of_one_kernel(name))
     }
     environment["PYTHONFAULTHANDLER"] = "1"
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # or ipykernel's start warns on stderr
     if seed is not None:
         environment["PYTHONHASHSEED"] = str(seed)
     return environment | dict(given or {})
+
+
+def of_one_kernel(name: str) -> bool:
+    """Tell whether a variable belongs to one server, kernel or test, and to no other."""
+    return name.startswith(_OF_ANOTHER)

@@ -7,8 +7,8 @@ import contextlib
 import json
 import platform
 from collections.abc import Callable
-from importlib import resources
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,8 @@ from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
 from nbrefine.kernel.channels import Channel, Channels
 from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.execution import Execution, private_nonce
-from nbrefine.kernel.process import Launch, Process
+from nbrefine.kernel.keeper import Keeper
+from nbrefine.kernel.process import KernelProcess, Launch, start_process
 from nbrefine.outputs import Death
 from nbrefine.values import KernelInfo
 
@@ -47,13 +48,15 @@ class Link:
     on_late: takes kind and content of outputs whose request has ended.
     """
 
-    def __init__(self, process: Process | None, connection: dict[str, Any], on_late: Late) -> None:
+    def __init__(
+        self, process: KernelProcess | None, connection: dict[str, Any], on_late: Late
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.process = process
         self.info = KernelInfo()
         self.died: asyncio.Future[Death] = loop.create_future()
         self._on_late = on_late
-        self._nonce = uuid4().hex
+        self._nonce = (process.nonce if process else "") or uuid4().hex
         self._notes: list[str] = []  # for the next result
         self._pending: dict[str, Execution] = {}
         self._requests: dict[str, asyncio.Future[dict[str, Any]]] = {}
@@ -68,17 +71,22 @@ class Link:
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, launch: Launch, limit: float, on_late: Late) -> Link:
-        """Start a kernel's process and wait until it answers."""
-        process = Process(launch)
-        link = None
+    async def start(
+        cls, launch: Launch, limit: float, on_late: Late, keeper: Keeper | None = None
+    ) -> Link:
+        """Start a kernel's process and wait until it answers.
+
+        Parameters
+        ----------
+        keeper: of an earlier kernel of the session, from which it is started if that is possible.
+        """
+        process = await start_process(launch, limit, keeper)
+        link = cls(process, process.connection, on_late)
         try:
-            await process.start()
-            link = cls(process, process.connection, on_late)
             await link._ready(limit, launch.name)
             await link._prepare(limit)
         except BaseException:
-            await (link.close() if link else asyncio.shield(process.close()))
+            await link.close()
             raise
         return link
 
@@ -94,7 +102,9 @@ class Link:
         return link
 
     @classmethod
-    async def join(cls, branch: KernelProcess, origin: KernelInfo, limit: float, on_late: Late) -> Link:
+    async def join(
+        cls, branch: KernelProcess, origin: KernelInfo, limit: float, on_late: Late
+    ) -> Link:
         """Connect to a branch that was forked from a kernel known already."""
         link = cls(branch, branch.connection, on_late)
         link._introduction = {}  # it would say what its origin said
@@ -136,8 +146,8 @@ class Link:
 
     async def _prepare(self, limit: float) -> None:
         """Run our own first cell in an IPython kernel that is ours."""
-        if self.info.implementation != "ipython":
-            return
+        if self.info.implementation != "ipython" or (self.process and self.process.nonce):
+            return  # it is another's, or a forked kernel, which is prepared before it starts
         code = resources.files("nbrefine.kernel.inside").joinpath("prepare.py").read_text()
         source = f"exec({code!r}, {{'NONCE': {self._nonce!r}}})"
         execution = Execution(source, limits=OutputLimits(), redact=str)
@@ -335,7 +345,7 @@ def _start_error(name: str, death: Death) -> KernelStartError:
     )
 
 
-def _kernel_info(reply: dict[str, Any], process: Process | None, name: str) -> KernelInfo:
+def _kernel_info(reply: dict[str, Any], process: KernelProcess | None, name: str) -> KernelInfo:
     language = reply.get("language_info") or {}
     return KernelInfo(
         name=name if process else "",

@@ -1,7 +1,8 @@
 """A kernel's private folder, and finding every process that came out of it.
 
 The folder's path stands in the kernel's environment and so in that of all its descendants,
-also of those that made a session of their own and outlived their parents.
+also of those that made a session of their own and outlived their parents.  Where several kernels
+of a session share the folder, its path and a number stand there.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 MARK = "NBREFINE_KERNEL"
-"""Name of the environment variable that holds the folder's path."""
+"""Name of the environment variable that holds the folder's path, or that and a kernel's number."""
 
 _PREFIX = "nbrefine-"
 _LONGEST = 90  # of 107 bytes that a local socket's path may have; the name of one takes 8
@@ -73,7 +74,6 @@ def family(pid: int | None, folder: Path) -> Family:
 
     Nothing is found where the host has no /proc.
     """
-    mark = f"{MARK}={folder}".encode()
     parents: dict[int, int] = {}
     started: Family = {}
     found: set[int] = set()
@@ -81,7 +81,7 @@ def family(pid: int | None, folder: Path) -> Family:
         with contextlib.suppress(OSError, IndexError, ValueError):
             fields = Path(f"/proc/{each}/stat").read_bytes().rpartition(b")")[2].split()
             parents[each], started[each] = int(fields[1]), fields[19].decode()
-            if mark in Path(f"/proc/{each}/environ").read_bytes().split(b"\0"):
+            if _is_marked(each, str(folder)):
                 found.add(each)
     for each in parents:
         ancestor: int | None = each
@@ -108,6 +108,60 @@ def kill_family(pid: int | None, folder: Path, *, known: Family | None = None) -
             with contextlib.suppress(OSError):
                 os.kill(each, signal.SIGKILL)
         known = None
+
+
+def brood(pid: int, mark: str, *, others: Collection[int], reapers: Iterable[int]) -> Family:
+    """Find what one kernel of several has started: its descendants, and what has lost its parents.
+
+    Looks at this kernel's part of the tree only, so that it takes less than a millisecond.
+
+    Parameters
+    ----------
+    mark: what the kernel's own `MARK` says.
+    others: kernels and checkpoints, which are left out with all beneath them.
+    reapers: processes that adopt a descendant whose parent has ended.
+    """
+    found: Family = {}
+    more = [each for each in _children(pid) if each not in others]
+    for reaper in reapers:
+        more += [
+            each for each in _children(reaper) if each not in others and _is_marked(each, mark)
+        ]
+    while more:
+        each = more.pop()
+        if each != pid and each not in found and (start := _start(each)):
+            found[each] = start
+            more += [below for below in _children(each) if below not in others]
+    return found
+
+
+def kill(members: Family) -> bool:
+    """End those that still are the processes they were, and tell whether there were any."""
+    alive = [each for each, start in members.items() if _start(each) == start]
+    for each in alive:
+        with contextlib.suppress(OSError):
+            os.kill(each, signal.SIGKILL)
+    return bool(alive)
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    """Tell whether a process has this mark, or the mark is a folder's and it has one beneath."""
+    sought = f"{MARK}={mark}".encode()
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if entry == sought or entry.startswith(sought + b"/"):
+                return True
+    return False
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - a path each costs more
+            with contextlib.suppress(OSError):
+                text = Path(f"/proc/{pid}/task/{task}/children").read_bytes()
+                found += [int(each) for each in text.split()]
+    return found
 
 
 def _processes() -> Iterator[int]:

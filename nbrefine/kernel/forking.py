@@ -1,0 +1,447 @@
+"""The controller's end of a nursery, and a handle on every process it has forked for us.
+
+A nursery is a process with one thread that forks on request: a template, a keeper, a checkpoint.
+Its messages are taken in by whoever waits for one, on any event loop or on none, so that it costs
+the controller neither a thread nor a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import itertools
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from nbrefine.errors import KernelStartError
+from nbrefine.kernel.inside.branching import wire
+
+_FORK = 30.0  # seconds in which a nursery must have forked
+_EXIT = 1.0  # seconds from a process's end in which its parent must have told the exit status
+_UNTOLD = -int(signal.SIGKILL)  # what ended a process whose parent ended with it
+
+T = TypeVar("T")
+_Answer: TypeAlias = concurrent.futures.Future[tuple[dict[str, Any], list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process has ended."""
+
+    status: int
+    """As `subprocess.Popen.returncode` has it: negative for a signal."""
+    peak_memory: int
+    """Most bytes it had in memory."""
+
+
+class Nursery:
+    """The controller's end of a nursery's connection.
+
+    Parameters
+    ----------
+    connection: our end; when it is closed, a keeper or checkpoint ends with all beneath it.
+    pid: the nursery's process.
+    """
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        connection.setblocking(False)
+        self.pid = pid
+        self.closed = False
+        """Whether it can fork no more, because either end is closed."""
+        self._connection = connection
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, _Answer] = {}
+        self._exits: dict[int, concurrent.futures.Future[Exit | None]] = {}
+        self._pongs: list[concurrent.futures.Future[bool]] = []
+        nurseries.add(self)
+        _inherited.add(connection)
+
+    async def fork(
+        self,
+        role: str,
+        spawn: dict[str, Any],
+        stdio: tuple[int, int, int],
+        *,
+        heirs: Sequence[Nursery] = (),
+    ) -> Forked:
+        """Have a process forked.
+
+        Parameters
+        ----------
+        role: "kernel", or of a template "keeper".
+        spawn: what it needs to know.
+        stdio: descriptors that become its 0, 1 and 2; they stay open here.
+        heirs: who becomes its parent when this nursery has ended before it.
+
+        Raises
+        ------
+        KernelStartError: the nursery has ended, does not answer, or cannot fork.
+        """
+        number = next(self._numbers)
+        answer: _Answer = concurrent.futures.Future()
+        near, far = wire.pair()
+        try:
+            with self._lock:
+                self._send(
+                    {"op": "fork", "id": number, "role": role, "spawn": spawn},
+                    [far.fileno(), *stdio],
+                )
+                self._answers[number] = answer
+            message, fds = await self._heard(answer, _FORK)
+        except BaseException as error:
+            near.close()
+            with self._lock:
+                self._answers.pop(number, None)
+                if answer.done() and not answer.cancelled() and answer.exception() is None:
+                    wire.close(answer.result()[1])
+            if isinstance(error, TimeoutError):
+                raise KernelStartError(f"Nothing was forked within {_FORK:g} s") from None
+            raise
+        finally:
+            far.close()
+        if "forked" not in message:
+            near.close()
+            wire.close(fds)
+            raise KernelStartError(f"A process could not be forked: {message.get('why')}")
+        return Forked(int(message["pid"]), fds[0], near, (self, *heirs))
+
+    async def answers(self, limit: float) -> bool:
+        """Tell whether it reacts within so many seconds."""
+        pong: concurrent.futures.Future[bool] = concurrent.futures.Future()
+        try:
+            with self._lock:
+                self._send({"op": "ping"})
+                self._pongs.append(pong)
+            return await self._heard(pong, limit)
+        except (KernelStartError, TimeoutError):
+            return False
+
+    def sweep(self) -> None:
+        """End every process beneath it that it has not forked itself."""
+        with contextlib.suppress(KernelStartError):
+            self._send({"op": "sweep"})
+
+    def leave(self) -> None:
+        """Let it exit at once, without its children, which go to the next nursery above."""
+        with contextlib.suppress(KernelStartError):
+            self._send({"op": "leave"})
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, at which the nursery ends; a second call does nothing."""
+        with self._lock:
+            if not self.closed:
+                self._take()
+            self._end()
+            with contextlib.suppress(OSError):  # copies of the descriptor must not keep it open
+                self._connection.shutdown(socket.SHUT_RDWR)
+            self._connection.close()
+            nurseries.discard(self)
+
+    def expect(self, pid: int) -> None:
+        """Keep the exit of a process, which is or may become a child of the nursery."""
+        with self._lock:
+            if not self.closed:
+                self._exits.setdefault(pid, concurrent.futures.Future())
+
+    def forget(self, pid: int) -> None:
+        """Keep the exit of a process no longer."""
+        with self._lock:
+            self._exits.pop(pid, None)
+
+    def exit_of(self, pid: int, wait: float) -> Exit | None:
+        """Give the exit of an expected process, blocking for at most so many seconds."""
+        deadline = time.monotonic() + wait
+        while True:
+            with self._lock:
+                if not self.closed:
+                    self._take()
+                known = self._exits.get(pid)
+                if known is None or known.done():
+                    return known.result() if known else None
+                poll = select.poll()
+                poll.register(self._connection, select.POLLIN)
+            if (left := deadline - time.monotonic()) <= 0:
+                return None
+            poll.poll(1000 * left)
+
+    async def exited(self, pid: int, wait: float) -> Exit | None:
+        """Give the exit of an expected process, waiting for at most so many seconds."""
+        with self._lock:
+            known = self._exits.get(pid)
+        if known is None:
+            return None
+        # The future is shared with others who may ask; none of them may cancel it.
+        own: concurrent.futures.Future[Exit | None] = concurrent.futures.Future()
+        known.add_done_callback(lambda done: _settle(own, done.result()))
+        try:
+            return await self._heard(own, wait)
+        except (KernelStartError, TimeoutError):
+            return None
+
+    def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        if self.closed:
+            raise KernelStartError("The process to fork from has ended")
+        try:
+            wire.send(self._connection, message, fds)
+        except OSError as error:
+            raise KernelStartError(f"The process to fork from cannot be asked: {error}") from error
+
+    async def _heard(self, answer: concurrent.futures.Future[T], limit: float) -> T:
+        """Take messages in on the running loop until one is the answer."""
+        with self._lock:
+            if answer.done():
+                return answer.result()
+            if self.closed:
+                raise KernelStartError("The process to fork from has ended")
+            # A copy of its own, since a loop keeps one reader for each descriptor.
+            ear = os.dup(self._connection.fileno())
+        loop = asyncio.get_running_loop()
+        loop.add_reader(ear, self._take)
+        try:
+            self._take()  # another loop may have been about to
+            return await asyncio.wait_for(asyncio.wrap_future(answer), limit)
+        finally:
+            loop.remove_reader(ear)
+            os.close(ear)
+
+    def _take(self) -> None:
+        with self._lock:
+            while not self.closed:
+                try:
+                    message, fds = wire.receive(self._connection)
+                except BlockingIOError:
+                    return
+                except (OSError, ValueError):
+                    message, fds = None, []
+                if message is None:
+                    self._end()
+                else:
+                    self._on(message, fds)
+
+    def _on(self, message: dict[str, Any], fds: list[int]) -> None:
+        if (number := message.get("forked", message.get("failed"))) is not None:
+            if "forked" in message:
+                self.expect(int(message["pid"]))  # its exit may be the next message
+            answer = self._answers.pop(number, None)
+            if answer is None or not _settle(answer, (message, fds)):
+                wire.close(fds)  # the line is closed already, so the process ends itself
+            return
+        wire.close(fds)
+        if "exit" in message:
+            told = message["exit"]
+            if (known := self._exits.get(told["pid"])) is not None:
+                _settle(known, Exit(int(told["status"]), int(told["maxrss"])))
+        elif "pong" in message:
+            while self._pongs:
+                _settle(self._pongs.pop(), True)
+
+    def _end(self) -> None:
+        self.closed = True
+        ended = KernelStartError("The process to fork from has ended")
+        for answer in self._answers.values():
+            with contextlib.suppress(concurrent.futures.InvalidStateError):
+                answer.set_exception(ended)
+        self._answers.clear()
+        while self._pongs:
+            _settle(self._pongs.pop(), False)
+        for known in self._exits.values():
+            _settle(known, None)
+
+
+class Forked:
+    """A process that a nursery forked for us: what `subprocess.Popen` is to a child of our own.
+
+    Parameters
+    ----------
+    pid: its number.
+    pidfd: a descriptor of the process, by which it cannot be taken for another one.
+    line: our end of its line; when it is closed, the process ends itself.
+    parents: the nurseries that may tell its exit status.
+    """
+
+    stdin = stdout = stderr = None
+
+    def __init__(
+        self, pid: int, pidfd: int, line: socket.socket, parents: tuple[Nursery, ...]
+    ) -> None:
+        line.setblocking(False)
+        self.pid = pid
+        self.pidfd = pidfd
+        self.line = line
+        self.exit: Exit | None = None
+        """How it ended; None too where nobody could tell."""
+        self._parents = parents
+        self._gone = False
+        forked_pids.add(pid)
+        _inherited.add(line)
+        for each in parents:
+            each.expect(pid)
+
+    async def ready(self, limit: float) -> dict[str, Any]:
+        """Wait until it says that it is ready, and give what it said.
+
+        Raises
+        ------
+        KernelStartError: it ended, said that it is broken, or said nothing in time.
+        """
+        deadline = time.monotonic() + limit
+        while True:
+            if not await readable(deadline - time.monotonic(), self.line.fileno(), self.pidfd):
+                raise KernelStartError(
+                    f"The kernel was not ready within {limit:g} s",
+                    hint="Give it a longer timeout, or see what keeps this machine busy",
+                )
+            try:
+                message, fds = wire.receive(self.line)
+            except BlockingIOError:
+                message, fds = None, []
+            wire.close(fds)
+            if message is None:
+                raise KernelStartError("The kernel ended before it was ready")
+            if "broken" in message:
+                said = str(message["broken"]).strip()
+                raise KernelStartError(f"The kernel could not be set up:\n{said[-2000:]}")
+            if "ready" in message:
+                ready: dict[str, Any] = message["ready"]
+                return ready
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status once it is known to have ended, as `subprocess.Popen` has it."""
+        if not self._gone:
+            return None
+        return self.exit.status if self.exit is not None else _UNTOLD
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; give its exit status, None while it runs."""
+        if not self._gone and self._ended(0):
+            for each in self._parents:
+                self.exit = self.exit or each.exit_of(self.pid, _EXIT)
+            self._bury()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Block until it has ended and give its exit status.
+
+        Raises
+        ------
+        subprocess.TimeoutExpired: it runs on after so many seconds.
+        """
+        if not self._gone and not self._ended(timeout):
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        status = self.poll()
+        assert status is not None
+        return status
+
+    async def ended(self, limit: float | None = None) -> bool:
+        """Wait on the running loop until it has ended, and tell whether it has."""
+        if not self._gone and not await readable(limit, self.pidfd):
+            return False
+        for each in () if self._gone else self._parents:
+            self.exit = self.exit or await each.exited(self.pid, _EXIT)
+        self._bury()
+        return True
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; nothing happens where it has ended."""
+        if not self._gone:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def send_group_signal(self, number: int) -> None:
+        """Send a signal to its process group."""
+        if not self._gone and not self._ended(0):  # or its number may be another's by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of it, at which it ends if it has not yet; a second call does nothing."""
+        self.line.close()
+        if self.pidfd >= 0:
+            self._bury()
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def _ended(self, timeout: float | None) -> bool:
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else 1000 * timeout))
+
+    def _bury(self) -> None:
+        self._gone = True
+        forked_pids.discard(self.pid)
+        for each in self._parents:
+            each.forget(self.pid)
+
+
+async def readable(limit: float | None, *descriptors: int) -> bool:
+    """Wait on the running loop until one of the descriptors has something to read.
+
+    Parameters
+    ----------
+    limit: seconds to wait; None waits for as long as it takes.
+    """
+    loop = asyncio.get_running_loop()
+    found = asyncio.Event()
+    own = [os.dup(each) for each in descriptors]  # a loop keeps one reader for each descriptor
+    for each in own:
+        loop.add_reader(each, found.set)
+    try:
+        async with asyncio.timeout(None if limit is None else max(0, limit)):
+            await found.wait()
+    except TimeoutError:
+        return False
+    else:
+        return True
+    finally:
+        for each in own:
+            loop.remove_reader(each)
+            os.close(each)
+
+
+def _settle(future: concurrent.futures.Future[T], value: T) -> bool:
+    """Give a future its value, unless it has one or nobody waits for it."""
+    try:
+        future.set_result(value)
+    except concurrent.futures.InvalidStateError:
+        return False
+    return True
+
+
+nurseries: weakref.WeakSet[Nursery] = weakref.WeakSet()
+"""Those whose connection is open."""
+
+forked_pids: set[int] = set()
+"""Processes that somebody here holds a handle on and will end."""
+
+_inherited: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close what a fork of the controller inherits, or the controller's death goes unnoticed."""
+    for each in list(_inherited):
+        each.close()
+    _inherited.clear()
+    nurseries.clear()
+    forked_pids.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

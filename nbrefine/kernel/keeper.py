@@ -1,0 +1,162 @@
+"""A keeper: the process from which all kernels of one session are forked, and their folder.
+
+A session is a kernel with its restarts and branches.  The keeper adopts what their processes
+leave behind, and ends all of it when its connection closes, also because the controller is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nbrefine.kernel.building import Handle, build, gone
+from nbrefine.kernel.forking import Forked, Nursery
+from nbrefine.kernel.runtime import RuntimeFolder, kill_family
+from nbrefine.kernel.templates import fork_keeper
+
+_END = 6.0  # seconds in which a keeper must have ended all beneath it
+
+
+class Keeper:
+    """The root of one session, counted by the kernels that came out of it.
+
+    Parameters
+    ----------
+    nursery: what its kernels are forked from.
+    folder: where their sockets are; removed at the end.
+    process: the keeper's own, None where what is forked from belongs to somebody else.
+    """
+
+    def __init__(self, nursery: Nursery, folder: RuntimeFolder, process: Handle | None) -> None:
+        self.nursery = nursery
+        self.folder = folder.path
+        """Where the session's sockets and files are; only this user can enter it."""
+        self._runtime = folder
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._holders = 0
+        self._closing: asyncio.Task[None] | None = None
+        _live.add(self)
+        _register()
+
+    @classmethod
+    async def start(
+        cls,
+        python: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        cwd: str | None = None,
+        preload: tuple[str, ...] | None = None,
+    ) -> Keeper:
+        """Start a keeper; whoever `acquire`s it first has it.
+
+        Parameters
+        ----------
+        python: the interpreter, with its own options.
+        environment: of all the session's kernels.
+        cwd: their working folder; the controller's own by default.
+        preload: None for an interpreter of its own; otherwise it is forked from the template of
+            this process that has these packages imported.
+
+        Raises
+        ------
+        Unbuildable: this interpreter cannot.
+        KernelStartError: it did not come up.
+        """
+        folder = RuntimeFolder()
+        try:
+            if preload is None:
+                process, nursery = await build(
+                    python, environment, role="keeper", cwd=cwd, folder=folder.path
+                )
+                return cls(nursery, folder, process)
+            spawn = {
+                "environ": dict(environment),
+                "cwd": cwd or str(Path.cwd()),
+                "folder": str(folder.path),
+            }
+            forked = await fork_keeper(tuple(python), environment, preload, spawn)
+            return cls(Nursery(forked.line, forked.pid), folder, forked)
+        except BaseException:
+            folder.remove()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can fork."""
+        return not self.nursery.closed
+
+    def number(self) -> int:
+        """Give the next kernel of the session its number."""
+        return next(self._numbers)
+
+    def mark(self, number: int) -> str:
+        """Give what tells a kernel's descendants from those of the session's other kernels."""
+        return f"{self.folder}/{number}"
+
+    def acquire(self) -> None:
+        """Hold it for one more kernel."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """Let go of it; with the last holder the session ends, at the latest a moment later."""
+        self._holders -= 1
+        if self._holders <= 0 and self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+
+    async def ended(self) -> None:
+        """Wait until nothing is left of the session, if its end has begun."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self.nursery.close()
+        if self._process is not None:
+            await gone(self._process, _END)
+        self._bury()
+
+    def kill_now(self) -> None:
+        """End everything without a loop: the interpreter is about to exit."""
+        self.nursery.close()
+        self._bury()
+
+    def _bury(self) -> None:
+        if self not in _live:
+            return
+        _live.discard(self)
+        process = self._process
+        if process is not None:
+            try:
+                status = process.wait(_END)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                status = process.wait()
+            if isinstance(process, Forked):
+                process.close()
+            if status != 0:  # it did not come to the end of its work
+                kill_family(None, self.folder)
+        self._runtime.remove()
+
+
+_live: set[Keeper] = set()
+_registered = False
+
+
+def _register() -> None:
+    global _registered  # noqa: PLW0603 - exit handlers are one list a process
+    if not _registered:
+        _registered = True
+        atexit.register(_kill_all)
+
+
+def _kill_all() -> None:
+    for keeper in list(_live):
+        keeper.kill_now()
+
+
+os.register_at_fork(after_in_child=_live.clear)

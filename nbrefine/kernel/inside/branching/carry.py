@@ -8,45 +8,53 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import gc
 import io
-import os
-import queue
+import logging
 import random
 import sys
-import threading
+import tempfile
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from . import descriptors
+from . import descriptors, libraries, memory, workers
 
-_KEPT: list[Any] = []
-"""Objects whose workers are gone; collecting them would wait for those."""
+_SUSPENDED: list[Any] = []
+"""Finalizers of the parent's objects that do not run at this process's end."""
+
+_BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
 class Carried:
-    """What a fork takes along; `infrastructure` are the descriptors of the kernel's plumbing."""
+    """What a fork takes along.
+
+    Parameters
+    ----------
+    infrastructure: the descriptors of the kernel's own plumbing, which are left alone.
+    """
 
     def __init__(self, infrastructure: set[int]) -> None:
-        self._files = {
-            descriptor: fcntl.fcntl(descriptor, fcntl.F_GETFL)
-            for descriptor, target in descriptors.table().items()
-            if descriptor not in infrastructure and descriptors.is_file(target)
+        self._descriptors = {
+            each: target
+            for each, target in descriptors.table().items()
+            if each not in infrastructure
         }
-        _flush({n for n, flags in self._files.items() if flags & os.O_ACCMODE})
-        self._executors = _thread_pools()
+        _flush(self._descriptors)
+        self._workers = workers.Workers()
+        self._memory = memory.Copies()
+        # Before the state of `random` is kept, as nothing after this may draw from it.
+        self._limited = libraries.pause_openmp()
         self._random = random.getstate()
 
     def restore(self) -> None:
-        """Make this child whole, once the kernel's own plumbing is detached."""
-        forget_exit_work()
-        _privatise(self._files)
-        for executor in self._executors:
-            _revive(executor)
-        _drop_loky()
-        _limit_openmp()
+        """Make this child whole; it has one thread, and starts none."""
+        suspend_exit_work()
+        self._memory.place()
+        descriptors.part(self._descriptors)
+        self._workers.restore()
+        libraries.limit_openmp(self._limited)
+        vars(tempfile)["_name_sequence"] = None  # or both sides would take the same names
         self.restore_random()
 
     def restore_random(self) -> None:
@@ -54,72 +62,61 @@ class Carried:
         random.setstate(self._random)
 
 
-def forget_exit_work() -> None:
-    """Let nothing that the parent registered run at this process's end."""
+def suspend_exit_work() -> None:
+    """Let nothing run at this process's end that was registered before the fork.
+
+    It would remove the parent's temporary folders, and end its workers.
+    """
     atexit._clear()
-    for finalizer in weakref.finalize._registry.values():  # type: ignore[attr-defined]
-        finalizer.atexit = False
+    atexit.register(logging.shutdown)
+    finalize: Any = weakref.finalize
+    for finalizer, info in finalize._registry.items():
+        if info.atexit:
+            info.atexit = False
+            _SUSPENDED.append(finalizer)
+    finalize._registered_with_atexit = False  # a new finalizer registers them anew
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        atexit.register(util._exit_function)
 
 
-def _flush(writable: set[int]) -> None:
-    """Write out buffered text, which both sides would write otherwise."""
+def resume_exit_work() -> None:
+    """Take the duties of the parent over, as this process has become the session.
+
+    Temporary folders made before the fork are removed at this process's end again. What was
+    registered with `atexit` before the fork stays forgotten: Python does not tell what that was.
+    """
+    for finalizer in _SUSPENDED:
+        if finalizer.alive:
+            finalizer.atexit = True
+    _SUSPENDED.clear()
+    finalize: Any = weakref.finalize
+    if not finalize._registered_with_atexit and finalize._registry:
+        atexit.register(finalize._exitfunc)
+        finalize._registered_with_atexit = True
+
+
+def _flush(noted: dict[int, str]) -> None:
+    """Write out what files have buffered, which both sides would write otherwise."""
+    writable = {
+        each
+        for each, target in noted.items()
+        if descriptors.is_file(each, target) and descriptors.is_writable(each)
+    }
     if not writable:
         return
-    for thing in gc.get_objects():
-        if type(thing) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
-            with contextlib.suppress(Exception):
-                if thing.fileno() in writable:
-                    thing.flush()
+    main: Any = sys.modules.get("__main__")
+    for candidates in (list(vars(main).values()), gc.get_objects()):
+        for file in _files(candidates):
+            with contextlib.suppress(Exception):  # closed, or a write of the user's fails
+                if file.fileno() in writable:
+                    file.flush()
+                    writable.discard(file.fileno())
+        if not writable:  # to search all objects of a large session takes a tenth of a second
+            return
 
 
-def _privatise(files: dict[int, int]) -> None:
-    """Give this process an offset of its own in every open file."""
-    unwanted = os.O_CREAT | os.O_EXCL | os.O_TRUNC
-    for descriptor, flags in files.items():
-        with contextlib.suppress(OSError):
-            position = os.lseek(descriptor, 0, os.SEEK_CUR)
-            opened = os.open(f"/proc/self/fd/{descriptor}", flags & ~unwanted | os.O_CLOEXEC)
-            os.lseek(opened, position, os.SEEK_SET)
-            os.dup2(opened, descriptor, inheritable=os.get_inheritable(descriptor))
-            os.close(opened)
-
-
-def _thread_pools() -> Iterable[Any]:
-    """Find the `ThreadPoolExecutor`s that have workers, through these."""
-    module: Any = sys.modules.get("concurrent.futures.thread")
-    found: dict[int, Any] = {}
-    if module is not None:
-        for thread in threading.enumerate():
-            if getattr(thread, "_target", None) is module._worker:
-                executor = thread._args[0]()  # type: ignore[attr-defined]
-                if executor is not None:
-                    found[id(executor)] = executor
-    return list(found.values())
-
-
-def _revive(executor: Any) -> None:
-    _KEPT.append(executor._work_queue)
-    executor._threads.clear()
-    executor._idle_semaphore = threading.Semaphore(0)
-    executor._work_queue = queue.SimpleQueue()
-    executor._shutdown_lock = threading.Lock()
-
-
-def _drop_loky() -> None:
-    reusable: Any = sys.modules.get("joblib.externals.loky.reusable_executor")
-    if reusable is not None:
-        _KEPT.append(reusable._executor)
-        reusable._executor = reusable._executor_kwargs = None
-    tracker: Any = sys.modules.get("joblib.externals.loky.backend.resource_tracker")
-    if tracker is not None:
-        tracker._resource_tracker._fd = tracker._resource_tracker._pid = None
-
-
-def _limit_openmp() -> None:
-    """Let libgomp work alone: a team of one never waits for the threads that are gone."""
-    with open("/proc/self/maps") as file:
-        libraries = {line.split()[-1] for line in file if "libgomp" in line}
-    for library in libraries:
-        import ctypes
-
-        ctypes.CDLL(library).omp_set_num_threads(1)
+def _files(candidates: Iterable[object]) -> Iterable[Any]:
+    """Pick the files: text before bytes, whose buffer it writes to."""
+    found = [each for each in candidates if type(each) in _BUFFERED]
+    return sorted(found, key=lambda each: _BUFFERED.index(type(each)))

@@ -1,13 +1,25 @@
-"""What the open descriptors of this process are."""
+"""What the open descriptors of this process are, and how a forked child gets its own.
+
+A fork shares all of them. A branch keeps only files in common with its parent: it reads and writes
+these at offsets of its own, and instead of all else it has a stand-in that leads nowhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
+import select
 import socket
-from collections.abc import Iterator
+import stat
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+_EPOLL = "anon_inode:[eventpoll]"
+_NONBLOCKING_TEE = 2  # SPLICE_F_NONBLOCK
+_PIPE_ROOM = 1 << 20
 
 
 def table() -> dict[int, str]:
@@ -20,9 +32,12 @@ def table() -> dict[int, str]:
     return found
 
 
-def is_file(target: str) -> bool:
-    """Tell a file or folder with a path from a device, a pipe, a socket or a kernel object."""
-    return target.startswith("/") and not target.startswith(("/dev/pts", "/dev/null", "/proc/"))
+def is_file(descriptor: int, target: str) -> bool:
+    """Tell a regular file or a folder from all else that is open."""
+    if not target.startswith("/"):
+        return False
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def is_writable(descriptor: int) -> bool:
@@ -40,6 +55,19 @@ def as_socket(descriptor: int) -> Iterator[socket.socket]:
         opened.close()
 
 
+def is_tied(descriptor: int) -> bool:
+    """Tell a socket that is connected to a named peer, or listens; datagrams stay whole."""
+    with as_socket(descriptor) as opened:
+        if opened.type == socket.SOCK_DGRAM or opened.family == getattr(socket, "AF_NETLINK", -1):
+            return False
+        if opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            return True
+        try:
+            return bool(opened.getpeername() or opened.getsockname())
+        except OSError:
+            return False
+
+
 def address_text(address: Any) -> str:
     """Give a socket address as people write it; "" for an unnamed one."""
     if isinstance(address, tuple):
@@ -47,3 +75,102 @@ def address_text(address: Any) -> str:
     if isinstance(address, bytes):  # the abstract namespace of Linux
         return address.replace(b"\0", b"@", 1).decode("utf-8", "backslashreplace")
     return str(address)
+
+
+def part(noted: Mapping[int, str]) -> None:
+    """Give this forked child descriptors of its own.
+
+    Parameters
+    ----------
+    noted: what the parent's were before the fork, without those of the kernel's own plumbing;
+        what is something else by now is left alone.
+    """
+    now = table()
+    ours = {each: target for each, target in noted.items() if now.get(each) == target}
+    for descriptor, target in ours.items():
+        with contextlib.suppress(OSError):
+            _part_one(descriptor, target)
+    pipes: dict[str, list[int]] = defaultdict(list)
+    for descriptor, target in ours.items():
+        if target.startswith("pipe:"):
+            pipes[target].append(descriptor)
+    for ends in pipes.values():
+        with contextlib.suppress(OSError):
+            _part_pipe(ends)
+    for descriptor, target in ours.items():
+        if target == _EPOLL:  # last, as it watches the others
+            with contextlib.suppress(OSError):
+                _replace(descriptor, _copied_epoll(descriptor))
+
+
+def _part_one(descriptor: int, target: str) -> None:
+    if is_file(descriptor, target):
+        _reopen(descriptor)
+    elif target.startswith("socket:"):
+        if is_tied(descriptor):
+            _replace(descriptor, _dead_socket())
+    elif target == "anon_inode:[eventfd]":
+        _replace(descriptor, os.eventfd(0))
+    elif target in ("anon_inode:inotify", "anon_inode:[timerfd]", "anon_inode:[signalfd]"):
+        _replace(descriptor, _dead_pipe(os.O_RDONLY))
+
+
+def _reopen(descriptor: int) -> None:
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    position = os.lseek(descriptor, 0, os.SEEK_CUR)
+    unwanted = os.O_CREAT | os.O_EXCL | os.O_TRUNC
+    opened = os.open(f"/proc/self/fd/{descriptor}", flags & ~unwanted | os.O_CLOEXEC)
+    os.lseek(opened, position, os.SEEK_SET)
+    _replace(descriptor, opened)
+
+
+def _replace(descriptor: int, new: int) -> None:
+    """Put another file behind a descriptor, and keep the manner of the old one."""
+    manner = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_NONBLOCK
+    inheritable = os.get_inheritable(descriptor)
+    os.dup2(new, descriptor, inheritable=inheritable)
+    os.close(new)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | manner)
+
+
+def _dead_socket() -> int:
+    """Give a connection whose other end is closed: reading ends, writing fails."""
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    return ours.detach()
+
+
+def _dead_pipe(access: int) -> int:
+    read, write = os.pipe()
+    kept, other = (read, write) if access == os.O_RDONLY else (write, read)
+    os.close(other)
+    return kept
+
+
+def _part_pipe(ends: list[int]) -> None:
+    """Give a pipe between parts of this process a copy; cut one that leads to another process."""
+    access = {end: fcntl.fcntl(end, fcntl.F_GETFL) & os.O_ACCMODE for end in ends}
+    if os.O_RDONLY not in access.values() or os.O_WRONLY not in access.values():
+        for end in ends:
+            _replace(end, _dead_pipe(access[end]))
+        return
+    read, write = os.pipe()
+    source = next(end for end in ends if access[end] == os.O_RDONLY)
+    # What waits in the pipe is copied without being taken from the parent.
+    ctypes.CDLL(None).tee(source, write, _PIPE_ROOM, _NONBLOCKING_TEE)
+    for end in ends:
+        _replace(end, os.dup(read if access[end] == os.O_RDONLY else write))
+    os.close(read)
+    os.close(write)
+
+
+def _copied_epoll(descriptor: int) -> int:
+    """Watch what another epoll watches; of one that C code made, only what is named by number."""
+    made = select.epoll()
+    with open(f"/proc/self/fdinfo/{descriptor}") as file:
+        for line in file:
+            fields = line.replace(":", " ").split()
+            if fields[0] == "tfd" and int(fields[1]) == int(fields[5], 16) & 0xFFFFFFFF:
+                with contextlib.suppress(OSError):
+                    made.register(int(fields[1]), int(fields[3], 16))
+    return os.dup(made.fileno())

@@ -1,139 +1,323 @@
 """Find what a fork of this kernel would break, before it is forked.
 
-`scan` looks at threads, descriptors, memory maps and loaded libraries, never at the heap. Each
-hazard names the thing and says in plain words what becomes of it:
+`scan` looks at threads, descriptors, memory maps and loaded libraries. Each hazard names the thing
+and says in plain words what becomes of it:
 
-- refuse: a fork would hang, or the branch would change the live kernel's data; no fork.
+- refuse: the fork or the branch would hang, or the branch would reach what is the live kernel's;
+  no fork.
 - lost: gone in the branch, the live kernel keeps it.
 - shared: both sides have it, and what one does to it the other sees.
-- repaired: it works in the branch, perhaps with a limit.
+- repaired: it works in the branch, but is not quite what it was.
 - note: nothing is known to go wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import descriptors
+from . import connections, descriptors, libraries, memory, threads
 
 Hazard = dict[str, str]
 
-OWN_THREADS = {
-    "MainThread",
-    "IOPub",
-    "Control",
-    "Heartbeat",
-    "Shell channel",
-    "IPythonHistorySavingThread",
-    "tqdm_monitor",
+_NAMED = 5
+"""How many things of one kind are named; of the others their number is told."""
+
+# What only a process with a GPU context has open: NVIDIA's and AMD's memory managers.
+_GPU = ("/dev/nvidia-uvm", "/dev/kfd")
+
+# What native threads are called by libraries that cannot be used in a forked child.
+_NATIVE_POOLS = {
+    "grpc": ("grpc_", "event_engine", "timer_manager", "resolver-execut", "default-executo"),
+    "tensorflow": ("tf_", "TF_"),
+    "jaxlib": ("tf_XLA", "pjrt", "XLA"),
 }
-OWN_PACKAGES = {"ipykernel", "IPython", "tornado", "zmq", "nbrefine", "_nbrefine_branching"}
+# Native threads that nobody misses: memory allocators, and pools whose libraries start them anew.
+_UNMISSED = ("jemalloc_bg_thd", "ZMQbg", "polars-", "iou-", "nb-", "python")
+_COMM = 15
+"""Characters that the system keeps of a thread's name."""
+
+_TASKS = 64
+"""Threads whose children are looked for; one that starts processes is among the first."""
+
+_LOOP_PACKAGES = (*threads.OWN, "tornado")
+_BESIDE_SQLITE = ("-wal", "-shm", "-journal")
+_LOKY = "joblib.externals.loky.reusable_executor"
 
 
 def scan(app: Any) -> list[Hazard]:
-    """List the hazards of forking the kernel of `app` now; never raises."""
+    """List the hazards of forking the kernel of `app` now; never raises.
+
+    What can be refused is listed first.
+    """
+    seen = _Seen(app)
     found: list[Hazard] = []
-    for look in (_pools, _gpu, _threads, _tasks, _children, _sockets):
+    for look in _LOOKS:
         try:
-            found += look(app)
-        except Exception as error:  # noqa: BLE001  a scan that fails must not fail the cell
-            text = f"{look.__name__.strip('_')} could not be looked at: {error!r}"
-            found.append(hazard("unknown", "note", text))
-    return found
+            found += look(seen)
+        except Exception as error:  # noqa: BLE001  a scan that fails must not fail the kernel
+            what = look.__name__.strip("_").replace("_", " ")
+            found.append(_hazard("unknown", "note", f"{what} could not be looked at: {error!r}"))
+    return sorted(found, key=lambda each: each["verdict"] != "refuse")
 
 
-def hazard(kind: str, verdict: str, detail: str) -> Hazard:
-    """Make one entry of a scan."""
+class _Seen:
+    """What several looks need, read once."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.table = descriptors.table()
+        self.threads = threads.of_user()
+        self.frames = sys._current_frames()
+        self.natives = threads.native_names()
+
+
+def _hazard(kind: str, verdict: str, detail: str) -> Hazard:
     return {"kind": kind, "verdict": verdict, "detail": detail}
 
 
-def _pools(app: Any) -> list[Hazard]:
-    """Rayon's threads, which polars never starts again."""
-    names = _native_threads()
-    if any(name.startswith(("polars", "rayon")) for name in names):
-        text = "polars has run in this kernel; its threads do not survive a fork, and it would hang"
-        return [hazard("polars-pool", "refuse", text)]
-    return []
+def _each(kind: str, verdict: str, names: Iterable[str], detail: str) -> list[Hazard]:
+    """Make a hazard of each name, which `detail` has as {}; of many, the last tells how many."""
+    names = list(names)
+    found = [_hazard(kind, verdict, detail.format(name)) for name in names[:_NAMED]]
+    if len(names) > _NAMED:
+        rest = f"{len(names) - _NAMED:,} more"
+        found.append(_hazard(kind, verdict, detail.format(rest)))
+    return found
 
 
-def _native_threads() -> set[str]:
-    names = set()
-    for task in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{task}/comm") as file:
-                names.add(file.read().strip())
-        except OSError:
-            continue
-    return names
+def _native_pools(seen: _Seen) -> list[Hazard]:
+    """Libraries whose own threads would be missing, and that do not start them again."""
+    found = []
+    # Imported is not used: polars starts these threads with its first query.
+    if any(name.startswith("polars-") and name[7:].isdigit() for name in seen.natives):
+        text = "polars has run a query: its threads do not survive a fork, the next one would hang"
+        found.append(_hazard("polars-pool", "refuse", text))
+    for module, prefixes in _NATIVE_POOLS.items():
+        running = sum(n for name, n in seen.natives.items() if name.startswith(prefixes))
+        if module in sys.modules and running:
+            text = f"{module} has {running} threads of its own, without which it would hang"
+            found.append(_hazard(f"{module}-pool", "refuse", text))
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    if getattr(bridge, "_backends", None):
+        text = "JAX has started a backend, which does not survive a fork"
+        found.append(_hazard("jax-backend", "refuse", text))
+    return found + _unknown_natives(seen)
 
 
-def _gpu(app: Any) -> list[Hazard]:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        text = "torch has initialised CUDA; a GPU context does not survive a fork"
-        return [hazard("cuda", "refuse", text)]
-    return []
-
-
-def _threads(app: Any) -> list[Hazard]:
-    own = {id(getattr(stream, "watch_fd_thread", None)) for stream in (sys.stdout, sys.stderr)}
+def _unknown_natives(seen: _Seen) -> list[Hazard]:
+    own = {each.name[:_COMM] for each in threading.enumerate()}  # since Python 3.14 natives' too
+    with open("/proc/self/comm") as file:
+        own.add(file.read().strip())  # the name of all that took none
     names = [
-        thread.name
-        for thread in threading.enumerate()
-        if thread.name not in OWN_THREADS
-        and not thread.name.startswith(("nbrefine-", "pydevd.", "subshell-"))
-        and id(thread) not in own
+        f"{name} ({count})"
+        for name, count in seen.natives.items()
+        if name not in own and not name.startswith(_UNMISSED)
     ]
-    text = "thread {!r} does not run in the branch"
-    return [hazard("thread", "lost", text.format(name)) for name in names]
+    return _each("native-thread", "lost", names, "native thread {} does not run in the branch")
 
 
-def _tasks(app: Any) -> list[Hazard]:
-    loop = app.io_loop.asyncio_loop
-    found = []
-    for task in asyncio.all_tasks(loop):
-        code = getattr(task.get_coro(), "cr_frame", None)
-        module = code.f_globals.get("__name__", "") if code is not None else ""
-        if module.partition(".")[0] not in OWN_PACKAGES:
-            name = getattr(task.get_coro(), "__qualname__", repr(task))
-            text = f"asyncio task {name!r} does not go on in the branch"
-            found.append(hazard("asyncio-task", "lost", text))
+def _gpu(seen: _Seen) -> list[Hazard]:
+    torch: Any = sys.modules.get("torch")
+    reason = ", and a GPU context does not survive a fork"
+    if torch is not None and torch.cuda.is_initialized():
+        return [_hazard("cuda", "refuse", f"torch has initialised CUDA{reason}")]
+    for target in seen.table.values():
+        if target in _GPU:
+            return [_hazard("gpu", "refuse", f"{target} is open: a GPU is in use{reason}")]
+    return []
+
+
+def _memory(seen: _Seen) -> list[Hazard]:
+    """Memory that a branch would change under the live kernel."""
+    mappings = memory.shared()
+    found = _each(
+        "shared-memory",
+        "refuse",
+        dict.fromkeys(each.path for each in mappings if memory.is_lasting(each)),
+        "{} is mapped into memory for writing: what a branch writes there would be the live "
+        "kernel's at once",
+    )
+    size = sum(each.size for each in mappings if memory.is_unnamed(each))
+    if size > memory.LIMIT:
+        text = f"{size >> 20:,} MB of memory are shared with other processes, too much to copy"
+        found.append(_hazard("shared-memory", "refuse", text))
     return found
 
 
-def _children(app: Any) -> list[Hazard]:
-    module = sys.modules.get("multiprocessing.process")
-    children = getattr(module, "_children", None)
-    if not children:
+def _threads(seen: _Seen) -> list[Hazard]:
+    workers: dict[int, list[Any]] = defaultdict(list)
+    others = []
+    for thread in seen.threads:
+        executor = threads.executor_of(thread)
+        if executor is None:
+            others.append(thread)
+        else:
+            workers[id(executor)].append(thread)
+    found = _calculating(seen)
+    found += _each(
+        "thread",
+        "lost",
+        [repr(each.name) for each in others],
+        "thread {} does not run in the branch; what it holds locked stays locked there",
+    )
+    for pool in workers.values():
+        busy = sum(threads.work_of(each, seen.frames) is not None for each in pool)
+        name = pool[0].name.rpartition("_")[0] or pool[0].name
+        text = f"thread pool {name!r} starts new workers in the branch"
+        if busy:
+            text += f"; what {busy} of them work at now fails there"
+        found.append(_hazard("thread-pool", "lost" if busy else "repaired", text))
+    return found
+
+
+def _calculating(seen: _Seen) -> list[Hazard]:
+    """Threads that can be inside OpenBLAS, which stops its workers before a fork and may wait.
+
+    It is the live kernel that would hang, so being asleep for the moment is not enough.
+    """
+    names = [repr(each.name) for each in seen.threads if threads.may_calculate(each, seen.frames)]
+    if not names or (number := libraries.blas_threads()) == 1:
         return []
-    text = f"{len(children)} multiprocessing workers serve the live kernel only"
-    return [hazard("multiprocessing", "lost", text)]
+    text = (
+        f"OpenBLAS works with {number} threads, and a fork hangs if {{}} is calculating with it; "
+        "the variable OPENBLAS_NUM_THREADS=1 at the kernel's start avoids it"
+    )
+    return _each("blas-thread", "refuse", names, text)
 
 
-def _sockets(app: Any) -> list[Hazard]:
-    found = []
-    for descriptor, target in descriptors.table().items():
-        if not target.startswith("socket:"):
-            continue
-        with descriptors.as_socket(descriptor) as opened:
-            try:
-                peer = descriptors.address_text(opened.getpeername())
-            except OSError:
-                continue
-            if not peer or is_own(app, opened.getsockname()):
-                continue
-        text = f"the connection to {peer} is shared with the live kernel"
-        found.append(hazard("connection", "shared", text))
+def _tasks(seen: _Seen) -> list[Hazard]:
+    names = []
+    for task in asyncio.all_tasks(seen.app.io_loop.asyncio_loop):
+        coroutine: Any = task.get_coro()
+        frame = getattr(coroutine, "cr_frame", None)
+        module = frame.f_globals.get("__name__", "") if frame is not None else ""
+        if module.partition(".")[0] not in _LOOP_PACKAGES:
+            names.append(repr(getattr(coroutine, "__qualname__", task.get_name())))
+    return _each("asyncio-task", "lost", names, "asyncio task {} does not go on in the branch")
+
+
+def _children(seen: _Seen) -> list[Hazard]:
+    pids = _child_processes()
+    module: Any = sys.modules.get("multiprocessing.process")
+    workers = {each.pid: each.name for each in getattr(module, "_children", ())}
+    found = _each(
+        "multiprocessing",
+        "lost",
+        [repr(name) for pid, name in workers.items() if pid in pids],
+        "multiprocessing worker {} serves the live kernel only",
+    )
+    names = [f"{name!r} ({pid})" for pid, name in pids.items() if pid not in workers]
+    text = "process {} goes on as the live kernel's child; the branch cannot wait for it"
+    return found + _each("process", "note", names, text)
+
+
+def _child_processes() -> dict[int, str]:
+    """Map the living children that are no kernels of ours to their names."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return {}
+    found = {}
+    tasks = os.listdir("/proc/self/task")
+    for task in tasks[:_TASKS]:
+        with open(f"/proc/self/task/{task}/children") as file:
+            for pid in file.read().split():
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+                    name, _, rest = stat.read().partition("(")[2].rpartition(")")
+                    if not rest.startswith(" Z") and not name.startswith("nb-"):
+                        found[int(pid)] = name
     return found
 
 
-def is_own(app: Any, name: Any) -> bool:
-    """Tell whether a socket's own address is one of the kernel's channels."""
-    if isinstance(name, tuple):
-        channels = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-        return name[1] in {getattr(app, channel, 0) for channel in channels}
-    return isinstance(name, str) and name.startswith(f"{app.ip}-")
+def _sockets(seen: _Seen) -> list[Hazard]:
+    """Connections, which a branch must not use: it has a closed one in the place of each."""
+    found = connections.of_user(seen.app, seen.table)
+    outer = {each.descriptor for each in found if not each.listens and not each.inner}
+    reopened = connections.reopened_on_demand(outer)
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for each in found:
+        if each.descriptor in reopened:
+            kinds["http"].append(each.address)
+        elif each.descriptor in outer:
+            kinds["connection"].append(each.address)
+        else:
+            kinds["server" if each.listens else "inner"].append(each.address)
+    text = "the connection to {} is the live kernel's: a branch cannot speak over it as well"
+    return [
+        *_each("connection", "refuse", kinds["connection"], text),
+        *_each("server", "lost", kinds["server"], "the branch does not listen at {}"),
+        *_each(
+            "connection", "lost", kinds["inner"], "the connection to {} is closed in the branch"
+        ),
+        *_each("http", "repaired", kinds["http"], "the branch opens a connection of its own to {}"),
+    ]
+
+
+def _files(seen: _Seen) -> list[Hazard]:
+    """Files that both sides write, as a fork copies no file."""
+    written, databases = [], []
+    history = str(getattr(seen.app.shell.history_manager, "hist_file", ""))
+    for descriptor, target in seen.table.items():
+        if not descriptors.is_file(descriptor, target) or target == history:
+            continue
+        if not descriptors.is_writable(descriptor) or target.startswith("/memfd:"):
+            continue
+        if "_sqlite3" in sys.modules and _is_sqlite(descriptor, target):
+            databases.append(target)
+        elif not target.endswith(_BESIDE_SQLITE):
+            written.append(target)
+    text = "{} is open for writing: the branch writes the same file, at a place of its own"
+    return [
+        *_each("sqlite", "shared", databases, "the SQLite database {} is one file for both sides"),
+        *_each("file", "shared", written, text),
+    ]
+
+
+def _is_sqlite(descriptor: int, target: str) -> bool:
+    if target.endswith((".db", ".sqlite", ".sqlite3")):
+        return True
+    try:
+        return os.pread(descriptor, 16, 0) == b"SQLite format 3\0"
+    except OSError:  # it was opened for writing only
+        return False
+
+
+def _watchers(seen: _Seen) -> list[Hazard]:
+    found = []
+    if any(target == "anon_inode:inotify" for target in seen.table.values()):
+        found.append(
+            _hazard("inotify", "lost", "changes of files are told to the live kernel only")
+        )
+    if getattr(getattr(seen.app.kernel, "debugger", None), "is_started", False):
+        found.append(_hazard("debugger", "lost", "the debugger is not attached to the branch"))
+    for name, hook in (("trace", sys.gettrace()), ("profile", sys.getprofile())):
+        if hook is not None:
+            text = f"the {name} function {hook!r:.80} goes on in the branch, with data of its own"
+            found.append(_hazard("tracing", "note", text))
+    if libraries.cannot_pause_openmp():
+        text = "OpenMP works with one thread in the branch"
+        found.append(_hazard("openmp", "repaired", text))
+    if getattr(sys.modules.get(_LOKY), "_executor", None) is not None:
+        text = "joblib starts new processes in the branch"
+        found.append(_hazard("loky", "repaired", text))
+    return found
+
+
+_LOOKS: tuple[Callable[[_Seen], list[Hazard]], ...] = (
+    _native_pools,
+    _gpu,
+    _memory,
+    _threads,
+    _tasks,
+    _children,
+    _sockets,
+    _files,
+    _watchers,
+)

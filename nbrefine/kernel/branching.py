@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from nbrefine.errors import BranchRefused, KernelDeadError, KernelError
+from nbrefine.kernel import attached
 from nbrefine.kernel.core import Core
 from nbrefine.kernel.forking import Nursery
 from nbrefine.kernel.inside.branching import wire
@@ -52,7 +53,8 @@ class Copy:
         self._keeper = keeper
         self._holders = 0
         self._branches = 0
-        self._current = True
+        # In a kernel that is somebody else's, cells run of which nobody here knows.
+        self._current = core.owned
         keeper.acquire()
 
     @property
@@ -133,16 +135,16 @@ async def copy(core: Core) -> Copy:
         if isinstance(core.copy, Copy) and not core.copy.closed:
             return core.copy
         made = await _fork(core)
-        core.copy = made
+        core.copy = made if core.owned else None
         return made
 
 
 async def _fork(core: Core) -> Copy:
     process = core.link.process
-    if process is None or process.keeper is None or process.line is None:
-        raise BranchRefused(
-            f"This kernel cannot branch: {getattr(process, 'unbranchable', 'it is not ours')}"
-        )
+    if process is None:
+        return Copy(core, *await attached.checkpoint(core))
+    if process.keeper is None or process.line is None:
+        raise BranchRefused(f"This kernel cannot branch: {process.unbranchable}")
     key = uuid4().hex
     try:
         reply = await core.request("checkpoint_request", {"id": key, "force": False}, _FORK)
@@ -154,21 +156,11 @@ async def _fork(core: Core) -> Copy:
         ) from None
     hazards = tuple(Hazard(**told) for told in reply.get("hazards", ()))
     if reply["status"] == "refused":
-        raise refusal(hazards)
+        raise attached.refusal(hazards)
     if reply["status"] != "ok":
         raise KernelError(f"The kernel could not copy itself: {reply.get('evalue', reply)}")
     nursery = _arrived(process.line, key)
     return Copy(core, nursery, process.keeper, hazards)
-
-
-def refusal(hazards: tuple[Hazard, ...]) -> BranchRefused:
-    """Make the error that says why there is no copy."""
-    forbidding = [hazard for hazard in hazards if hazard.verdict == "refuse"]
-    return BranchRefused(
-        "A copy of the kernel would not be safe: " + "; ".join(each.detail for each in forbidding),
-        hint="End what is named there first",
-        hazards=hazards,
-    )
 
 
 def _arrived(line: socket.socket, key: str) -> Nursery:

@@ -35,6 +35,7 @@ _MODULES = (
     "trial",
     "packages",
     "transfer",
+    "checkpoint",
 )
 """In the order of their imports of each other."""
 

@@ -85,7 +85,7 @@ def _kernel() -> tuple[Any, str]:
     """Give this process's ipykernel application, and why it cannot be forked from here, or ""."""
     from IPython.core.getipython import get_ipython
 
-    kernel = getattr(get_ipython(), "kernel", None)
+    kernel: Any = getattr(get_ipython(), "kernel", None)
     app: Any = getattr(kernel, "parent", None)
     if kernel is None or getattr(app, "kernel", None) is not kernel:
         return None, "this is no kernel that ipykernel's own application has started"

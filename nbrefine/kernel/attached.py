@@ -1,0 +1,180 @@
+"""Branches of kernels that somebody else has started, and what is accepted there.
+
+Such a kernel cannot be replaced by a branch: its server would start it anew, empty.  It can be
+copied all the same, from inside a cell, and a cell that proved itself in a branch then runs once
+in the kernel itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import platform
+import socket
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nbrefine.errors import BranchRefused, KernelError
+from nbrefine.kernel.collect import OutputLimits
+from nbrefine.kernel.core import Core
+from nbrefine.kernel.execution import Execution
+from nbrefine.kernel.forking import Nursery
+from nbrefine.kernel.helper import ask
+from nbrefine.kernel.inside.branching import wire
+from nbrefine.kernel.inside.checkpoint import load
+from nbrefine.kernel.keeper import Keeper
+from nbrefine.kernel.link import Link
+from nbrefine.kernel.runtime import RuntimeFolder
+from nbrefine.outputs import Death, Hazard
+from nbrefine.values import KernelInfo
+
+Post = Callable[[Callable[[], None]], object]
+"""Has the main thread call a function, soon and once."""
+
+_FOLDER = str(Path(__file__).parent / "inside" / "branching")
+_FORK = 10.0  # seconds in which a kernel must have made a copy of itself
+
+
+async def checkpoint(core: Core) -> tuple[Nursery, Keeper, tuple[Hazard, ...]]:
+    """Have a dormant copy forked of a kernel that is not ours.
+
+    Gives the way to it, what the processes of its branches belong to, and what the copy does not
+    simply take along.
+
+    Raises
+    ------
+    BranchRefused: a copy would not be true or safe, or this kernel cannot be copied.
+    KernelError: it did not come back from its fork.
+    """
+    if core.info.language != "python":
+        detail = f"only Python kernels can be copied, and it speaks {core.info.language}"
+        raise refusal((Hazard("kernel", "refuse", detail),))
+    folder = RuntimeFolder()
+    with contextlib.ExitStack() as undo:
+        undo.callback(folder.remove)
+        if isinstance(core.link, Here):
+            connection, told = await core.link.checkpoint()
+        else:
+            connection, told = await _call(core, folder.path)
+        hazards = tuple(Hazard(**each) for each in told["hazards"])
+        if connection is None:
+            raise refusal(hazards)
+        undo.pop_all()
+    nursery = Nursery(connection, told["pid"])
+    return nursery, Keeper(nursery, folder, None), hazards
+
+
+def refusal(hazards: tuple[Hazard, ...]) -> BranchRefused:
+    """Make the error that says why there is no copy."""
+    reasons = [hazard.detail for hazard in hazards if hazard.verdict == "refuse"]
+    return BranchRefused(
+        f"The kernel cannot be branched: {'; '.join(reasons)}",
+        hint="End what is named there, or run the cell in the kernel itself",
+        hazards=hazards,
+    )
+
+
+async def _call(core: Core, folder: Path) -> tuple[socket.socket | None, dict[str, Any]]:
+    """Have a helper cell in the kernel do it, and take the way to the copy from our socket."""
+    address = str(folder / "c")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(address)
+        listener.listen(1)
+        listener.setblocking(False)
+        told: dict[str, Any] = await ask(
+            core, "checkpoint", "take", _FOLDER, address, False, timeout=_FORK
+        )
+        if told["status"] != "ok":
+            return None, told
+        dialled, _ = listener.accept()  # it has been dialled before the answer
+        with dialled:
+            _, fds = wire.receive(dialled)
+        return socket.socket(fileno=fds[0]), told
+
+
+class Here(Link):
+    """The kernel that this very process is: it is copied by its own main thread.
+
+    It runs no cells for us, since it waits for the one that asks.
+
+    Parameters
+    ----------
+    post: has the main thread, which runs a cell or its event loop, call a function.
+    """
+
+    def __init__(self, post: Post) -> None:
+        self.process = None
+        self.died: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+        self.info = KernelInfo(
+            language="python",
+            language_version=sys.version.split()[0],
+            implementation="ipython",
+            pid=os.getpid(),
+            platform=platform.platform(),
+        )
+        self._post = post
+
+    async def checkpoint(self) -> tuple[socket.socket | None, dict[str, Any]]:
+        """Have this process forked, and give the way to the copy, and what there is to tell."""
+        near, far = wire.pair()
+        _inherited.add(near)
+        answer: concurrent.futures.Future[dict[str, Any]] = concurrent.futures.Future()
+
+        def fork() -> None:
+            try:
+                answer.set_result(load(_FOLDER, "incell").checkpoint(far))
+            except BaseException as error:
+                answer.set_exception(error)
+                raise
+
+        self._post(fork)
+        try:
+            told = await asyncio.wrap_future(answer)
+        except BaseException:
+            near.close()
+            raise
+        if told["status"] != "ok":
+            near.close()
+            return None, told
+        return near, told
+
+    def execute(self, execution: Execution, *, store_history: bool) -> None:
+        raise KernelError(
+            "This kernel runs the cell that asks for another one", hint="Run it in a branch"
+        )
+
+    async def close(self, *, grace: float = 0.0, leave: bool = False) -> None:
+        """Do nothing: there is no connection."""
+
+
+async def here(post: Post, limits: OutputLimits = OutputLimits()) -> Core:  # noqa: B008 - frozen
+    """Give the kernel that this process is, to be branched from within a cell of its own.
+
+    Parameters
+    ----------
+    post: has the main thread call a function.  In a cell that awaits, it is the running loop's
+        `call_soon_threadsafe`, in the context of the cell.
+    limits: how much of the output of its branches is kept.
+    """
+    core = Core(None, limits)
+    core.link = Here(post)
+    core.epoch = 1
+    return core
+
+
+_inherited: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close our end in a copy, which would keep itself alive by it."""
+    for each in list(_inherited):
+        each.close()
+    _inherited.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

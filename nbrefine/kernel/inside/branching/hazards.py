@@ -265,9 +265,9 @@ def _files(seen: _Seen) -> list[Hazard]:
     written, databases = [], []
     history = str(getattr(seen.app.shell.history_manager, "hist_file", ""))
     for descriptor, target in seen.table.items():
-        if not descriptors.is_file(descriptor, target) or target == history:
+        if not descriptors.is_file(descriptor, target) or not descriptors.is_writable(descriptor):
             continue
-        if not descriptors.is_writable(descriptor) or target.startswith("/memfd:"):
+        if target == history or target.startswith("/memfd:") or "/nbrefine-" in target:
             continue
         if "_sqlite3" in sys.modules and _is_sqlite(descriptor, target):
             databases.append(target)

@@ -20,24 +20,25 @@ _BLAS = (
 class _Info(ctypes.Structure):
     """The part of `struct dl_phdr_info` that is used."""
 
-    _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("segments", ctypes.c_void_p),
+        ("number", ctypes.c_uint16),
+        ("additions", ctypes.c_ulonglong),
+    )
 
 
 _Visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Info), ctypes.c_size_t, ctypes.c_void_p)
 
 
+_known: dict[int, list[str]] = {}
+"""How many libraries had been loaded when they were listed -> their paths."""
+
+
 def loaded(part: str) -> list[str]:
     """Give the paths of the loaded libraries that have `part` in their file name."""
-    found: list[str] = []
-
-    def visit(info: ctypes._Pointer[_Info], size: int, data: object) -> int:
-        path = os.fsdecode(info.contents.name or b"")
-        if part in os.path.basename(path):
-            found.append(path)
-        return 0
-
-    ctypes.CDLL(None).dl_iterate_phdr(_Visit(visit), None)
-    return found
+    return [path for path in _paths() if part in os.path.basename(path)]
 
 
 def blas_threads() -> int:
@@ -75,3 +76,20 @@ def limit_openmp(paths: list[str]) -> None:
     for path in paths:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(path).omp_set_num_threads(1)
+
+
+def _paths() -> list[str]:
+    found: list[str] = []
+    additions = 0
+
+    def visit(info: ctypes._Pointer[_Info], size: int, data: object) -> int:
+        nonlocal additions
+        additions = info.contents.additions
+        found.append(os.fsdecode(info.contents.name or b""))
+        return additions in _known  # the first has told enough
+
+    ctypes.CDLL(None).dl_iterate_phdr(_Visit(visit), None)
+    if additions not in _known:
+        _known.clear()
+        _known[additions] = found
+    return _known[additions]

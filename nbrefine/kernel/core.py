@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
 from nbrefine.kernel.collect import Collector, OutputLimits
-from nbrefine.kernel.execution import Execution, Private
+from nbrefine.kernel.execution import Execution, OnMessage, Private
 from nbrefine.kernel.names import bind
 from nbrefine.outputs import CellResult, Output
 from nbrefine.redaction import Redactor, clean_text
@@ -135,10 +135,13 @@ class Core:
         timeout: float | None,  # noqa: ASYNC109 - see `execute`
         on_output: Callable[[Output], object] | None,
         ticket: Ticket,
+        on_message: OnMessage | None = None,
     ) -> CellResult:
         """Run a user's cell: its names are noted, and what came late stands first."""
         epoch = self.epoch
-        result = await self.execute(source, timeout=timeout, on_output=on_output, ticket=ticket)
+        result = await self.execute(
+            source, timeout=timeout, on_output=on_output, on_message=on_message, ticket=ticket
+        )
         if result.status != "aborted" and epoch == self.epoch:
             bind(self.names, source)
         late, cut = self.late.take()
@@ -161,6 +164,7 @@ class Core:
         store_history: bool = True,
         private: Private | None = None,
         on_output: Callable[[Output], object] | None = None,
+        on_message: OnMessage | None = None,
         ticket: Ticket | None = None,
     ) -> CellResult:
         """Run a cell when its turn has come; a caller that is cancelled interrupts it.
@@ -170,6 +174,7 @@ class Core:
         store_history: False for code that leaves no trace in `In` and the execution count.
         private: the nonce in `metadata["nbrefine"]` of display messages that are not outputs,
             and who gets their data, called on the portal.
+        on_message: called on the portal with what shows, as it comes and whole.
         ticket: how somebody else can stop it.
         """
         ticket = ticket or Ticket()
@@ -178,7 +183,13 @@ class Core:
         limits = replace(self.limits, folder=None) if private else self.limits
 
         def request() -> Execution:
-            execution = Execution(source, limits=limits, redact=self.redact, on_output=on_output)
+            execution = Execution(
+                source,
+                limits=limits,
+                redact=self.redact,
+                on_output=on_output,
+                on_message=on_message,
+            )
             if private is not None:
                 execution.listen(*private)
             return execution

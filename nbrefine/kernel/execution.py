@@ -16,8 +16,20 @@ from nbrefine.outputs import CellResult, Death, Output, Status, Timing
 PRIVATE = "application/vnd.nbrefine+json"
 """MIME type of messages from helper code, which are never outputs."""
 
+OnMessage = Callable[[str, dict[str, Any]], object]
+"""Takes the kind and the content of each message that shows or clears an output."""
+
 Private = tuple[str, Callable[[Any], None]]
 """What marks this request's private messages in their metadata, and who gets their data."""
+
+_SHOWN = {
+    "stream",
+    "display_data",
+    "update_display_data",
+    "execute_result",
+    "error",
+    "clear_output",
+}
 
 _MUTE = 2.0  # seconds after idle in which a reply may still come
 _NO_REPLY = (
@@ -40,6 +52,7 @@ class Execution:
         limits: OutputLimits,
         redact: Callable[[str], str],
         on_output: Callable[[Output], object] | None = None,
+        on_message: OnMessage | None = None,
     ) -> None:
         self.source = source
         self.redact = redact
@@ -55,6 +68,7 @@ class Execution:
         self.rungs: list[str] = []
         self.lost: tuple[str, ...] = ()
         self.notes: list[str] = []
+        self._on_message = on_message
         self._private: dict[str, Callable[[Any], None]] = {}
         self._collector = Collector(limits, redact=redact)
         self._observer = Observer(on_output, limits.cell, redact) if on_output else None
@@ -156,6 +170,8 @@ class Execution:
         return nonce != ""
 
     def _add(self, kind: str, content: dict[str, Any]) -> None:
+        if self._on_message is not None and kind in _SHOWN:
+            self._on_message(kind, content)
         output = self._collector.feed(kind, content)
         if output is not None and self._observer is not None:
             self._observer.offer(output)

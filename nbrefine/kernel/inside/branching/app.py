@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import glob
 import importlib.util
 import linecache
 import os
@@ -32,7 +33,11 @@ _NEEDED_OF_APP = (
     "init_io",
     "init_gui_pylab",
     "init_extensions",
-    "init_code",
+    "_run_startup_files",
+    "_run_exec_lines",
+    "_run_exec_files",
+    "_run_cmd_line_code",
+    "_run_module",
     "configure_tornado_logger",
 )
 _NO_HISTORY = "--HistoryManager.enabled=False"
@@ -60,8 +65,11 @@ def build(preload: Sequence[str] = ()) -> Any:
         except Exception as error:
             raise UnsuitableError(f"{name} could not be imported: {error!r}") from error
     app = _make(application, [])
+    for name in app.default_extensions:
+        app.shell.extension_manager.load_extension(name)
     with _untouched(app.shell):
         _warm(app.shell)
+    app.shell._sys_modules_keys = set(sys.modules)  # what %reset leaves alone
     others = [each.name for each in threading.enumerate()[1:]]
     if others:
         raise UnsuitableError(f"Importing has started threads: {', '.join(others)}")
@@ -99,8 +107,16 @@ def start_up(app: Any) -> None:
     if name := os.environ.get("JPY_SESSION_NAME"):
         app.shell.user_ns["__session__"] = name
     app.init_gui_pylab()
-    app.init_extensions()
-    app.init_code()
+    if app.extensions or app.extra_extensions or not app.shell.extension_manager.loaded:
+        app.init_extensions()
+    # What `init_code` does, but for reading the name of every module, which would copy the pages
+    # that all those strings are on.
+    for run in (app._run_startup_files, app._run_exec_lines, app._run_exec_files):
+        run()
+    if app.hide_initial_ns:
+        app.shell.user_ns_hidden.update(app.shell.user_ns)
+    app._run_cmd_line_code()
+    app._run_module()
 
 
 def version() -> str:
@@ -157,18 +173,22 @@ def _warm(shell: Any) -> None:
         "jupyter_client.localinterfaces",
         "ipykernel.comm",
         "ipykernel.debugger",
+        "IPython.core.logger",
         "IPython.core.ultratb",
         "IPython.extensions.storemagic",
         "matplotlib_inline.backend_inline",
-        "sqlite3",
+        "faulthandler",
         "psutil",
+        "sqlite3",
+        "tornado.platform.asyncio",
     ):
         with contextlib.suppress(Exception):
             if name.partition(".")[0] != "matplotlib_inline" or "matplotlib" in sys.modules:
                 importlib.import_module(name)
     shell.run_cell("1 + 1;", silent=True)
     shell.run_cell("def f():\n    return {}['x']\nf()", silent=True)
-    shell.complete("impor")
+    for pattern in ("*.py", "*.ipy"):
+        glob.glob(os.path.join(os.devnull, pattern))
     importlib.import_module("ipykernel.jsonutil").json_clean({"a": [1, 2.0, "x", None]})
 
 

@@ -37,6 +37,7 @@ def main() -> None:
     connection.set_inheritable(False)
     try:
         built = app.build([name for name in given.preload.split(",") if name])
+        server = _part("serving").Server(built)
     except Exception as error:  # noqa: BLE001 - the controller is told, in one line
         suitable = not isinstance(error, app.UnsuitableError)
         why = f"{type(error).__name__}: {error}" if suitable else str(error)
@@ -48,7 +49,6 @@ def main() -> None:
         "ipykernel": app.version(),
         "seconds": time.perf_counter() - started,
     }
-    server = _part("serving").Server(built)
     wire.send(connection, {"built": about})
     nursery = _part("nursery").Nursery
     order = nursery(connection, given.role, given.folder).run()

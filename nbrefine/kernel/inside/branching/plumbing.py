@@ -69,7 +69,7 @@ class Plumbing:
         before_start: called when cells could run but no message can come yet.
         """
         app = self.app
-        before = set(descriptors.table())
+        before = _open()
         asyncio.set_event_loop(asyncio.new_event_loop())
         app.io_loop = IOLoop.current()
         self._load(connection, connection_file)
@@ -90,7 +90,7 @@ class Plumbing:
             loop.call_soon_threadsafe(loop.add_reader, line.fileno(), self._on_line)
         app.kernel.start()
         copies = {getattr(each, "_original_stdstream_copy", -1) for each in self.streams}
-        self._made = set(descriptors.table()) - before - copies
+        self._made = _open() - before - copies
 
     @property
     def streams(self) -> list[Any]:
@@ -318,6 +318,10 @@ _OF_APP = (
     "debug_shell_socket",
 )
 _OF_KERNEL = ("shell_stream", "control_stream", "debugpy_stream", "debugger")
+
+
+def _open() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}
 
 
 def _init_debugger(kernel: Any) -> None:

@@ -27,6 +27,20 @@ from .plumbing import Plumbing
 _BROKEN = 70  # exit code of a kernel that could not be attached, as sysexits.h has it
 
 
+def _beside(name: str) -> Any:
+    """Import a module of the folder above, which is sent as a cell to kernels we do not fork."""
+    path = Path(__file__).parents[1] / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{__package__}.{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_prepare = _beside("prepare")
+
+
 @dataclass
 class _Request:
     content: dict[str, Any]
@@ -143,7 +157,7 @@ class Server:
 
         def before_start() -> None:
             if nonce:
-                _preparation().prepare(self.app.shell, nonce, str(spawn.get("crash") or ""))
+                _prepare.prepare(self.app.shell, nonce, str(spawn.get("crash") or ""))
             if fresh:
                 start_up(self.app)
 
@@ -207,20 +221,6 @@ class Server:
             for kind, hazard in (("lost_threads", "thread"), ("lost_tasks", "asyncio-task"))
         }
         return {"adopted": lost}
-
-
-def _preparation() -> Any:
-    """Give the module that is sent as a cell to kernels which are not forked."""
-    name = f"{__package__}.prepare"
-    if name not in sys.modules:
-        path = Path(__file__).parents[1] / "prepare.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
 
 
 def _fork() -> int:

@@ -261,3 +261,12 @@ def test_top_level_await_display_and_errors_work_in_a_branch(kernel: Kernel) -> 
         failed = trial.run("1 / 0").result()
         assert failed.error is not None
         assert failed.error.ename == "ZeroDivisionError"
+
+
+def test_neither_a_branch_nor_an_introduction_draws_a_random_number(kernel: Kernel) -> None:
+    first = value(kernel, "import random; random.seed(1); state = random.getstate()")
+    assert first == ""
+    kernel.core.link.poke()  # as interrupts do
+    assert value(kernel, "random.getstate() == state") == "True"
+    with kernel.branch() as trial:
+        assert value(trial, "random.getstate() == state") == "True"

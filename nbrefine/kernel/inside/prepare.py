@@ -46,6 +46,9 @@ def prepare(shell: Any, nonce: str, crash: str) -> None:
     if not _MARK["nonce"]:
         _ESSENTIAL.update(stdout=sys.stdout, stderr=sys.stderr)
         session = shell.kernel.session
+        # Whoever asks for the kernel's introduction would draw from the session's `random`: it
+        # ends with a tip that is chosen by it.
+        shell.enable_tip = False
         type(shell).ask_exit = _stay
         session.pack = _tolerant(session.pack)
         shell.events.register("post_execute", lambda: _after_cell(shell))

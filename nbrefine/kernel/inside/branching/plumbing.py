@@ -321,7 +321,12 @@ _OF_KERNEL = ("shell_stream", "control_stream", "debugpy_stream", "debugger")
 
 
 def _open() -> set[int]:
-    return {int(name) for name in os.listdir("/proc/self/fd")}
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own descriptor, which is closed by now
+            os.fstat(int(name))
+            found.add(int(name))
+    return found
 
 
 def _init_debugger(kernel: Any) -> None:

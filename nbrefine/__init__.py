@@ -97,3 +97,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register the magics; IPython calls it at `%load_ext nbrefine`."""
+    from nbrefine.magics import load_ipython_extension as load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take the magics back; IPython calls it at `%unload_ext nbrefine`."""
+    from nbrefine.magics import unload_ipython_extension as unload
+
+    unload(shell)

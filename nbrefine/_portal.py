@@ -231,10 +231,16 @@ def _portal() -> _Portal:
         return _current
 
 
+_inherited: list[_Portal | None] = []
+"""Portals of parents, kept: a loop that is collected takes its descriptors out of the selector,
+which the child has in common with its parent."""
+
+
 def _forget_in_child() -> None:
     """Drop a portal inherited by fork: its thread exists in the parent only."""
     global _current, _lock
     _lock = threading.Lock()
+    _inherited.append(_current)
     _current = None
 
 

@@ -97,7 +97,7 @@ def _kernel() -> tuple[Any, str]:
         return None, "only Linux kernels can be forked"
     if threading.current_thread() is not threading.main_thread():
         return None, "the cell runs in a subshell or another thread, not in the main one"
-    if kernel.eventloop is not None:
+    if app.kernel.eventloop is not None:
         return None, "the event loop of a graphical toolkit runs in it (%gui)"
     if getattr(app, "trio_loop", False):
         return None, "it runs trio's event loop"

@@ -1,0 +1,259 @@
+"""Transactional cells for people, without any model: `%load_ext nbrefine`.
+
+    %%try        run the cell in a branch of this kernel, and see what it would change
+    %keep        run it here, once, and compare
+    %discard     forget it
+    %undo        says why this kernel cannot go back
+
+They work wherever the notebook runs, also in Run All, papermill and nbconvert.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, NoReturn
+
+from IPython.core.error import UsageError as Refusal
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+
+from nbrefine.bindings import StateDigest
+from nbrefine.errors import NbrefineError, RunStopped
+from nbrefine.kernel.attached import here
+from nbrefine.kernel.changes import differences
+from nbrefine.kernel.core import Core, Ticket
+from nbrefine.kernel.digest import _digest as read_digest
+from nbrefine.magics.attempt import Attempt, MainThread, attempt
+from nbrefine.magics.showing import Shown, Withheld, show
+from nbrefine.outputs import Failure
+
+_NO_KERNEL = (
+    "this is plain IPython, and only a Jupyter kernel can be branched: "
+    "open a notebook, or `jupyter console`"
+)
+_NO_WAY_BACK = (
+    "%undo cannot take this kernel back: it belongs to the server that started it, which would "
+    "start it anew, empty, if a copy took its place. Try a cell with %%try before it runs here"
+)
+_KEEP = "%keep"
+
+
+class _Options(argparse.ArgumentParser):
+    """Refuses what it does not know instead of ending the kernel."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refusal(f"{message}; {self.format_usage().strip()}")
+
+
+_OPTIONS = _Options("%%try", usage="%%%%try [--timeout SECONDS]", add_help=False)
+_OPTIONS.add_argument("--timeout", type=float)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register the magics; IPython calls it."""
+    transactions = Transactions(shell)
+    shell.register_magics(transactions)
+    shell.input_transformers_cleanup.append(transactions.awaited)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take the magics back and forget an attempt that waits."""
+    transactions = shell.magics_manager.registry.pop("Transactions", None)
+    if transactions is not None:
+        transactions.forget()
+        shell.input_transformers_cleanup.remove(transactions.awaited)
+        for kind, names in transactions.magics.items():
+            for name in names:
+                shell.magics_manager.magics[kind].pop(name, None)
+
+
+@magics_class
+class Transactions(Magics):
+    """The magics of one kernel, and the attempt that waits to be kept or discarded."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._shell = shell
+        self._begin()
+
+    def _begin(self) -> None:
+        self.pending: Attempt | None = None
+        self._why_none = "no cell has been tried"
+        self._main = MainThread()
+        self._core: Core | None = None
+        self._process_id = os.getpid()
+
+    @cell_magic("try")  # type: ignore[arg-type]  # only its form without a name is typed
+    def try_(self, line: str, cell: str) -> None:
+        """Run the cell in a branch of this kernel, which stays as it is.
+
+        %%try [--timeout SECONDS]
+        """
+        given = _OPTIONS.parse_args(line.split())
+        kernel = self._kernel()
+        if not cell.strip():
+            raise Refusal("there is no code below %%try")
+        if self.pending is not None:
+            self.forget()
+            _say("The earlier attempt is discarded.")
+        tried = self._attempt(kernel, cell, given.timeout)
+        if tried.result.ok:
+            self.pending = tried
+            _say(f"In a branch, so nothing here has changed. The cell {tried.describe()}")
+            _say("%keep runs it here, %discard forgets it.")
+            return
+        tried.trial.close()
+        self._why_none = "the last cell tried did not run to its end"
+        _say(f"In a branch, so nothing here has changed. The cell {tried.describe()}")
+        if tried.result.status == "interrupted":
+            raise Refusal("interrupted, and discarded")  # so that Run All stops too
+
+    @line_magic
+    def keep(self, line: str) -> None:
+        """Run the cell of the last %%try here, once; the result is compared with the branch's."""
+        kernel, tried = self._kernel(), self._wanted()
+        with Withheld(kernel, self._redact) as withheld:
+            result = self._shell.run_cell(tried.source, store_history=False)
+        self._conclude(tried, withheld, ran=result.success)
+
+    async def keep_awaited(self) -> None:
+        """Do as `%keep`, for a cell that awaits."""
+        kernel, tried, shell = self._kernel(), self._wanted(), self._shell
+        with Withheld(kernel, self._redact) as withheld:
+            result = await shell.run_cell_async(
+                tried.source,
+                store_history=False,
+                transformed_cell=shell.transform_cell(tried.source),
+            )
+            shell.events.trigger("post_execute")
+        self._conclude(tried, withheld, ran=result.success)
+
+    @line_magic
+    def discard(self, line: str) -> None:
+        """Forget the last %%try; nothing here has changed."""
+        self._kernel()
+        if self.pending is None:
+            _say(f"There is nothing to discard: {self._why_none}.")
+        else:
+            self.forget("the last attempt was discarded")
+            _say("The attempt is discarded.")
+
+    @line_magic
+    def undo(self, line: str) -> None:
+        """Say why this kernel cannot go back to an earlier state."""
+        raise Refusal(_NO_WAY_BACK)
+
+    def awaited(self, lines: list[str]) -> list[str]:
+        """Have `%keep` await what it runs, if that awaits; an input transformer."""
+        if self.pending is None or not any(line.strip() == _KEEP for line in lines):
+            return lines
+        source = self.pending.source
+        shell = self._shell
+        if not shell.should_run_async(source, transformed_cell=shell.transform_cell(source)):
+            return lines
+        call = "await get_ipython().magics_manager.registry['Transactions'].keep_awaited()"
+        return [line.replace(_KEEP, call) if line.strip() == _KEEP else line for line in lines]
+
+    def forget(self, why: str = "") -> None:
+        """End the branch of the attempt that waits, if there is one.
+
+        Parameters
+        ----------
+        why: what to say when somebody asks for it later.
+        """
+        pending, self.pending, self._why_none = self.pending, None, why
+        if pending is not None:
+            pending.trial.close()
+
+    def _kernel(self) -> Any:
+        """Give ipykernel's kernel that this is.
+
+        Raises
+        ------
+        UsageError: this is plain IPython.
+        """
+        kernel = getattr(self._shell, "kernel", None)
+        if kernel is None:
+            raise Refusal(_NO_KERNEL)
+        if self._process_id != os.getpid():  # this is a branch, and the attempt is its origin's
+            self._begin()
+        return kernel
+
+    def _attempt(self, kernel: Any, cell: str, timeout: float | None) -> Attempt:
+        """Run a cell in a branch and show what it shows."""
+        ticket = Ticket()
+        failed: list[str] = []
+
+        def relay(kind: str, content: dict[str, Any]) -> None:
+            self._main.post(lambda: show(kernel, kind, content))
+            failed.extend([kind] if kind == "error" else [])
+
+        async def work() -> Attempt:
+            if self._core is None:
+                self._core = await here(self._main.post)
+            return await attempt(self._core, cell, timeout=timeout, on_message=relay, ticket=ticket)
+
+        try:
+            tried = self._main.wait(work(), on_interrupt=ticket.stop)
+        except RunStopped:
+            raise Refusal("interrupted before the cell had begun") from None
+        except NbrefineError as error:
+            raise Refusal(str(error)) from None
+        if tried.result.error is not None and not failed:  # it reached the reply only
+            show(kernel, "error", _content(tried.result.error))
+        return tried
+
+    def _wanted(self) -> Attempt:
+        """Give the attempt to keep, and say what has changed here since.
+
+        Raises
+        ------
+        UsageError: there is none.
+        """
+        tried = self.pending
+        if tried is None:
+            raise Refusal(f"there is nothing to keep: {self._why_none}")
+        moved = differences(tried.before.digest, state())
+        if moved:
+            _say(f"Since the attempt this has changed here: {'; '.join(moved)}.")
+        return tried
+
+    def _redact(self, text: str) -> str:
+        return self._core.redact(text) if self._core is not None else text
+
+    def _conclude(self, tried: Attempt, withheld: Withheld, *, ran: bool) -> None:
+        """Say what became of the cell here, and show its outputs where they are other ones."""
+        self.forget("the last attempt was kept already")
+        same = withheld.shown == Shown.of(tried.result.outputs)
+        if not (same and ran):
+            withheld.release()
+        if not ran:
+            raise Refusal(
+                "the cell failed here, though it had run in the branch; "
+                "what it had changed before it failed stays changed"
+            )
+        outputs = "" if same else "; its outputs, above, are other ones than in the branch"
+        assert tried.after is not None  # it was kept only because it had run to its end
+        other = differences(tried.after.digest, state())
+        _say(f"Kept: the cell has run here{outputs}.")
+        if other:
+            _say(f"The state is not the branch's: {'; '.join(other)}.")
+
+
+def state() -> StateDigest:
+    """Give the digest of this kernel's own state."""
+    from nbrefine.kernel.inside.digest import digest
+
+    return read_digest(digest(lambda _: None))
+
+
+def _content(failure: Failure) -> dict[str, Any]:
+    return {
+        "ename": failure.ename,
+        "evalue": failure.evalue,
+        "traceback": list(failure.traceback),
+    }
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201 - a magic's words are the cell's output

@@ -1,0 +1,134 @@
+"""One cell tried in a branch of the kernel that this process is."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nbrefine._portal import Run
+from nbrefine.bindings import StateChange
+from nbrefine.kernel import Kernel
+from nbrefine.kernel.branching import copy
+from nbrefine.kernel.changes import changes, describe
+from nbrefine.kernel.core import Core, Ticket
+from nbrefine.kernel.digest import Snapshot, snapshot
+from nbrefine.outputs import CellResult, Hazard
+
+T = TypeVar("T")
+
+Job = Callable[[], None]
+
+_LINES = 1500  # characters in which a change is told
+
+
+class MainThread:
+    """The main thread while it waits for the portal: it does what only it can do meanwhile."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+
+    def post(self, job: Job) -> None:
+        """Have it call a function."""
+        self._jobs.put(job)
+
+    def wait(self, work: Coroutine[Any, Any, T], *, on_interrupt: Job | None = None) -> T:
+        """Do the work on the portal, and the jobs here, until the work has ended.
+
+        Parameters
+        ----------
+        on_interrupt: called on the portal when a person interrupts; the work is cancelled
+            where it is None.
+        """
+
+        async def told() -> T:
+            try:
+                return await work
+            finally:
+                self._jobs.put(None)
+
+        run = Run(told(), on_stop=on_interrupt)
+        before = signal.signal(signal.SIGINT, lambda *_: run.stop())
+        try:
+            while (job := self._jobs.get()) is not None:
+                job()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return run.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A cell that has run in a branch, and the branch."""
+
+    source: str
+    trial: Kernel
+    result: CellResult
+    hazards: tuple[Hazard, ...]
+    """What the branch did not simply take along."""
+    before: Snapshot
+    after: Snapshot | None
+    """None where the branch has ended."""
+
+    @property
+    def change(self) -> StateChange | None:
+        """What the cell would change; None where nobody can tell any more."""
+        return changes(self.before, self.after) if self.after is not None else None
+
+    def describe(self) -> str:
+        """Say in a few lines what became of the cell and what it would change."""
+        told = describe(self.change, limit=_LINES) if self.change is not None else ""
+        change = f"would change:\n{told}" if told else "would change no variable."
+        lines = [_ENDINGS.get(self.result.status, change)]
+        if self.result.death is not None:
+            lines = [f"ended the branch: {self.result.death}."]
+        lines += (
+            f"Not as here: {hazard.detail}."
+            for hazard in self.hazards
+            if hazard.verdict in ("lost", "shared")
+        )
+        return "\n".join(lines)
+
+
+_ENDINGS = {
+    "error": "failed there.",
+    "timeout": "was interrupted there, as its time was up.",
+    "interrupted": "was interrupted there.",
+}
+
+
+async def attempt(
+    core: Core,
+    source: str,
+    *,
+    timeout: float | None,  # noqa: ASYNC109 - seconds until the cell is interrupted
+    on_message: Callable[[str, dict[str, Any]], object],
+    ticket: Ticket,
+) -> Attempt:
+    """Run a cell in a branch of a kernel.
+
+    Parameters
+    ----------
+    timeout: seconds until the cell is interrupted; None lets it run.
+    on_message: called on the portal with what the cell shows.
+    ticket: by which the cell is interrupted.
+
+    Raises
+    ------
+    BranchRefused: the kernel cannot be branched.
+    KernelError: the branch did not come up.
+    """
+    made = await copy(core)
+    trial = Kernel(await made.branch())
+    try:
+        before = await snapshot(trial.core)
+        result = await trial.core.run(
+            source, timeout=timeout, on_output=None, on_message=on_message, ticket=ticket
+        )
+        after = await snapshot(trial.core) if trial.alive else None
+    except BaseException:
+        await trial.aclose()
+        raise
+    return Attempt(source, trial, result, made.hazards, before, after)

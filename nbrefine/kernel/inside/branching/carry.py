@@ -105,15 +105,18 @@ def _flush(noted: dict[int, str]) -> None:
     }
     if not writable:
         return
-    main: Any = sys.modules.get("__main__")
-    for candidates in (list(vars(main).values()), gc.get_objects()):
-        for file in _files(candidates):
+    for candidates in (_variables, gc.get_objects):
+        for file in _files(candidates()):
             with contextlib.suppress(Exception):  # closed, or a write of the user's fails
                 if file.fileno() in writable:
                     file.flush()
                     writable.discard(file.fileno())
         if not writable:  # to search all objects of a large session takes a tenth of a second
             return
+
+
+def _variables() -> list[object]:
+    return list(vars(sys.modules["__main__"]).values())
 
 
 def _files(candidates: Iterable[object]) -> Iterable[Any]:

@@ -17,6 +17,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+# Of how a file was opened: what says how it is used, not how it was found or made.
+_KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_DIRECT | os.O_NOATIME | os.O_SYNC | os.O_DSYNC
+
 _EPOLL = "anon_inode:[eventpoll]"
 _NONBLOCKING_TEE = 2  # SPLICE_F_NONBLOCK
 _PIPE_ROOM = 1 << 20
@@ -117,9 +120,10 @@ def _part_one(descriptor: int, target: str) -> None:
 
 def _reopen(descriptor: int) -> None:
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    if flags & os.O_PATH:  # nothing is read or written by it
+        return
     position = os.lseek(descriptor, 0, os.SEEK_CUR)
-    unwanted = os.O_CREAT | os.O_EXCL | os.O_TRUNC
-    opened = os.open(f"/proc/self/fd/{descriptor}", flags & ~unwanted | os.O_CLOEXEC)
+    opened = os.open(f"/proc/self/fd/{descriptor}", flags & _KEPT_FLAGS | os.O_CLOEXEC)
     os.lseek(opened, position, os.SEEK_SET)
     _replace(descriptor, opened)
 

@@ -76,6 +76,7 @@ class _Seen:
         self.threads = threads.of_user()
         self.frames = sys._current_frames()
         self.natives = threads.native_names()
+        self.mappings = memory.shared()
 
 
 def _hazard(kind: str, verdict: str, detail: str) -> Hazard:
@@ -136,15 +137,14 @@ def _gpu(seen: _Seen) -> list[Hazard]:
 
 def _memory(seen: _Seen) -> list[Hazard]:
     """Memory that a branch would change under the live kernel."""
-    mappings = memory.shared()
     found = _each(
         "shared-memory",
         "refuse",
-        dict.fromkeys(each.path for each in mappings if memory.is_lasting(each)),
+        dict.fromkeys(each.path for each in seen.mappings if memory.is_lasting(each)),
         "{} is mapped into memory for writing: what a branch writes there would be the live "
         "kernel's at once",
     )
-    size = sum(each.size for each in mappings if memory.is_unnamed(each))
+    size = sum(each.size for each in seen.mappings if memory.is_unnamed(each))
     if size > memory.LIMIT:
         text = f"{size >> 20:,} MB of memory are shared with other processes, too much to copy"
         found.append(_hazard("shared-memory", "refuse", text))
@@ -263,11 +263,17 @@ def _sockets(seen: _Seen) -> list[Hazard]:
 def _files(seen: _Seen) -> list[Hazard]:
     """Files that both sides write, as a fork copies no file."""
     written, databases = [], []
+    mapped = {each.path for each in seen.mappings}  # of these more is told
     history = str(getattr(seen.app.shell.history_manager, "hist_file", ""))
     for descriptor, target in seen.table.items():
         if not descriptors.is_file(descriptor, target) or not descriptors.is_writable(descriptor):
             continue
-        if target == history or target.startswith("/memfd:") or "/nbrefine-" in target:
+        if (
+            target == history
+            or target in mapped
+            or target.startswith("/memfd:")
+            or "/nbrefine-" in target
+        ):
             continue
         if "_sqlite3" in sys.modules and _is_sqlite(descriptor, target):
             databases.append(target)

@@ -138,6 +138,8 @@ class Plumbing:
                 dict(vars(app.iopub_thread)),
                 [getattr(app, name) for name in _OF_APP],
                 [getattr(kernel, name, None) for name in _OF_KERNEL],
+                # A coroutine that is collected runs its `finally` blocks.
+                [asyncio.all_tasks(loop.asyncio_loop) for loop in self._loops()],
                 app.io_loop,
             ]
         )
@@ -279,6 +281,10 @@ class Plumbing:
         operation = self.operations.get(str(message.get("op")))
         if operation is not None:
             self.tell(operation(message))
+
+    def _loops(self) -> list[IOLoop]:
+        threads = (self.app.control_thread, self.app.shell_channel_thread)
+        return [self.app.io_loop, self.app.iopub_thread.io_loop, *(each.io_loop for each in threads)]
 
     def _lazily_made(self) -> Iterator[int]:
         """Give the descriptors of sockets that are made when a thread first prints."""

@@ -33,11 +33,14 @@ def of_user(app: Any, table: dict[int, str]) -> list[Connection]:
     """
     found: list[tuple[int, Any, Any]] = []
     for descriptor, target in table.items():
-        if target.startswith("socket:") and descriptors.is_tied(descriptor):
-            with descriptors.as_socket(descriptor) as opened:
-                own, peer = _names(opened)
-                if _is_live(opened) and not _is_ours(app, own, peer):
-                    found.append((descriptor, own, peer))
+        if not target.startswith("socket:"):
+            continue
+        # ZeroMQ's own thread may close one at any time.
+        with contextlib.suppress(OSError), descriptors.as_socket(descriptor) as opened:
+            own, peer = _names(opened)
+            tied = descriptors.is_tied(descriptor)
+            if tied and _is_live(opened) and not _is_ours(app, own, peer):
+                found.append((descriptor, own, peer))
     names = {descriptors.address_text(own) for _, own, _ in found}
     return [
         Connection(

@@ -26,7 +26,7 @@ import os
 import tokenize
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -73,6 +73,8 @@ class RunConfig(BaseModel):
     """How many attempts there may be."""
     timeout: Annotated[float, Field(gt=0)] = 120.0
     """Seconds that one cell may run."""
+    isolation: Literal["auto", "fork", "rebuild", "none"] = "auto"
+    """Where attempts run: in branches, in rebuilt kernels, or in the session itself."""
     history: str = "current"
     """How much of the past the model sees."""
     temperature: Annotated[float, Field(ge=0)] = 0.0

@@ -78,6 +78,7 @@ def start(
     sampling: Sampling = Sampling(temperature=0.0),
     seed: int | None = 0,
     isolation: IsolationPolicy = "auto",
+    confirm: Callable[[str], bool] | None = None,
     record: str | Path | None = None,
     overwrite: bool = False,
     cwd: str | Path | None = None,
@@ -103,7 +104,7 @@ def start(
     budget: what may be spent; checked before every model call.
     sampling: how replies are drawn; a seed of its own is made from `seed` for every turn.
     seed: seeds the session and the model's sampling; None leaves both to chance.
-    isolation: see `NotebookEnvironment`.
+    isolation, confirm: see `NotebookEnvironment`.
     record: path `NAME.ipynb` of the episode notebook, written while the episode runs; all of an
         output that it must cut goes to files in `NAME.files`.
     overwrite: whether a recorded episode at that path may be replaced.
@@ -138,6 +139,7 @@ def start(
         timeout=timeout,
         test_timeout=test_timeout,
         isolation=isolation,
+        confirm=confirm,
         history=history,
         rules=rules,
         cwd=folder,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbrefine.env import NotebookEnvironment
+from nbrefine.env import IsolationPolicy, NotebookEnvironment
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.outputs import Stream
@@ -81,14 +81,15 @@ def test_a_cell_that_fails_runs_no_tests_and_names_them_all(adding: NotebookEnvi
     assert "ModuleNotFoundError" in turn.feedback
 
 
-def test_a_rejected_attempt_leaves_no_trace_in_the_session() -> None:
+@pytest.mark.parametrize("isolation", ["fork", "rebuild"])
+def test_a_rejected_attempt_leaves_no_trace_in_the_session(isolation: IsolationPolicy) -> None:
     task = Task("t", setup="data = [1, 2]", tests="assert done")
-    with NotebookEnvironment(task) as env:
+    with NotebookEnvironment(task, isolation=isolation) as env:
         first = env.step(begun(env), fenced("data.append(3)\nleak = 1\ndone = False"))
         second = env.step(
             first.next_state, fenced("done = data == [1, 2] and 'leak' not in globals()")
         )
-    assert newest(first).isolation == "rebuild"
+    assert newest(first).isolation == isolation
     assert newest(second).accepted
 
 
@@ -103,7 +104,7 @@ def test_without_isolation_a_trace_stays_and_the_turn_says_so() -> None:
 
 def test_a_session_too_slow_to_rebuild_is_kept_and_the_turn_says_why() -> None:
     task = Task("t", setup="import time; time.sleep(0.3)", tests="assert False")
-    with NotebookEnvironment(task, rebuild_limit=0.1) as env:
+    with NotebookEnvironment(task, isolation="rebuild", rebuild_limit=0.1) as env:
         turn = newest(env.step(begun(env), fenced("x = 1")))
     assert turn.isolation == "none"
     assert "over 0.1 s" in turn.isolation_reason
@@ -117,9 +118,18 @@ def test_a_kernel_that_was_handed_in_is_never_restarted_nor_closed() -> None:
             first = env.step(begun(env), fenced("answer = 0"))
             second = env.step(first.next_state, fenced("answer = precious + 1"))
         assert newest(second).accepted
-        assert newest(first).isolation == "none"
-        assert "handed in" in newest(first).isolation_reason
-        assert kernel.run("precious").result().text == "41\n"
+        assert newest(first).isolation == "fork"
+        assert kernel.run("precious, answer").result().text == "(41, 42)\n"
+
+
+def test_a_kernel_that_was_handed_in_and_cannot_branch_is_used_as_it_is() -> None:
+    with Kernel.start(plain=True) as kernel:
+        assert kernel.run("precious = 41").result().ok
+        with NotebookEnvironment(Task("t"), kernel=kernel) as env:
+            turn = newest(env.step(begun(env), fenced("answer = precious + 1")))
+        assert turn.isolation == "none"
+        assert "handed in" in turn.isolation_reason
+        assert kernel.run("answer").result().text == "42\n"
 
 
 def test_stepping_twice_from_one_state_gives_both_the_same_session() -> None:
@@ -288,8 +298,8 @@ def test_bad_settings_are_refused_at_once() -> None:
         NotebookEnvironment(ADD, timeout=0)
     with pytest.raises(UsageError, match="test_timeout is nan"):
         NotebookEnvironment(ADD, test_timeout=float("nan"))
-    with pytest.raises(UsageError, match=r"no isolation 'rebuild'. Use one of: auto"):
-        NotebookEnvironment(ADD, isolation="rebuild")  # type: ignore[arg-type]  # the point
+    with pytest.raises(UsageError, match=r"no isolation 'clone'. Use one of: auto, fork"):
+        NotebookEnvironment(ADD, isolation="clone")  # type: ignore[arg-type]  # the point
     with NotebookEnvironment(ADD) as env, pytest.raises(UsageError, match="before reset"):
         env.step(State(Observation("t")), Action.from_text("x"))
 
@@ -311,7 +321,8 @@ def test_what_a_rejected_attempt_s_thread_prints_later_is_that_attempt_s() -> No
         "def work():\n    time.sleep(0.3)\n    print('late')\n"
         "threading.Thread(target=work).start()\nn = 0"
     )
-    with Kernel.start() as other, NotebookEnvironment(Task("t", tests="assert n == 1")) as env:
+    task = Task("t", tests="assert n == 1")
+    with Kernel.start() as other, NotebookEnvironment(task, isolation="rebuild") as env:
         first = env.step(begun(env), fenced(code))
         assert other.run("import time; time.sleep(1)").result().ok  # the thread has printed
         second = env.step(first.next_state, fenced("n = 1\nprint('mine')"))
@@ -331,7 +342,7 @@ def test_a_cell_that_calls_exit_is_not_accepted_for_run_all_would_end_there(call
 
 
 def test_a_session_that_an_attempt_broke_is_the_attempt_s_fault() -> None:
-    with NotebookEnvironment(ADD) as env:
+    with NotebookEnvironment(ADD, isolation="rebuild") as env:
         first = env.step(begun(env), fenced("get_ipython().display_pub.session = None"))
         second = env.step(first.next_state, fenced(RIGHT))
     report = newest(first).tests

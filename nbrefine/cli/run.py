@@ -59,6 +59,13 @@ def run(
     timeout: Annotated[
         float | None, typer.Option(help="Seconds that one cell may run.  [default: 120]")
     ] = None,
+    isolation: Annotated[
+        str | None,
+        typer.Option(
+            help="Where attempts run: auto takes the first that can be had of fork (branches), "
+            "rebuild (fresh kernels) and none (the session itself)."
+        ),
+    ] = None,
     history: Annotated[
         str | None,
         typer.Option(
@@ -111,6 +118,7 @@ def run(
         "kernel": kernel,
         "max_turns": max_turns,
         "timeout": timeout,
+        "isolation": isolation,
         "history": history,
         "temperature": temperature,
         "seed": seed,
@@ -195,6 +203,7 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
             kernel=config.kernel,
             max_turns=config.max_turns,
             timeout=config.timeout,
+            isolation=config.isolation,
             history=history.by_name(config.history),
             budget=Budget(tokens=config.max_total_tokens, seconds=config.max_seconds),
             sampling=config.to_sampling(),

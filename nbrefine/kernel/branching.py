@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from nbrefine.errors import BranchRefused, KernelDeadError, KernelError
-from nbrefine.kernel import attached
+from nbrefine.kernel.attached import checkpoint, refusal
 from nbrefine.kernel.core import Core
 from nbrefine.kernel.forking import Nursery
 from nbrefine.kernel.inside.branching import wire
@@ -142,9 +142,9 @@ async def copy(core: Core) -> Copy:
 async def _fork(core: Core) -> Copy:
     process = core.link.process
     if process is None:
-        return Copy(core, *await attached.checkpoint(core))
+        return Copy(core, *await checkpoint(core))
     if process.keeper is None or process.line is None:
-        raise BranchRefused(f"This kernel cannot branch: {process.unbranchable}")
+        raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
     key = uuid4().hex
     try:
         reply = await core.request("checkpoint_request", {"id": key, "force": False}, _FORK)
@@ -156,11 +156,10 @@ async def _fork(core: Core) -> Copy:
         ) from None
     hazards = tuple(Hazard(**told) for told in reply.get("hazards", ()))
     if reply["status"] == "refused":
-        raise attached.refusal(hazards)
+        raise refusal(hazards)
     if reply["status"] != "ok":
         raise KernelError(f"The kernel could not copy itself: {reply.get('evalue', reply)}")
-    nursery = _arrived(process.line, key)
-    return Copy(core, nursery, process.keeper, hazards)
+    return Copy(core, _arrived(process.line, key), process.keeper, hazards)
 
 
 def _arrived(line: socket.socket, key: str) -> Nursery:

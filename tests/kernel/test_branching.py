@@ -191,6 +191,7 @@ def test_nothing_of_a_branch_stays(kernel: Kernel) -> None:
 
     with kernel.branch() as trial:
         trial.run("1").result()
+    kernel.run("y = 1").result()
     before = facts()
     for _ in range(10):
         with kernel.branch() as trial:

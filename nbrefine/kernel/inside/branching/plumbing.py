@@ -118,6 +118,7 @@ class Plumbing:
     def descriptors(self) -> set[int]:
         """Give the descriptors that are the kernel's own, not the session's."""
         own = self._made | set(self.children) | set(self._lazily_made())
+        own |= {each._fid for each in self.streams if each._fid is not None}
         if self.line is not None:
             own.add(self.line.fileno())
         for fd, target in descriptors.table().items():
@@ -294,7 +295,8 @@ class Plumbing:
 
     def _is_ours(self, fd: int) -> bool:
         """Tell whether a socket is one end of a connection with this kernel."""
-        with descriptors.as_socket(fd) as opened, contextlib.suppress(OSError):
+        # ZeroMQ's own thread may close it at any time.
+        with contextlib.suppress(OSError), descriptors.as_socket(fd) as opened:
             names = [opened.getsockname()]
             with contextlib.suppress(OSError):
                 names.append(opened.getpeername())

@@ -24,7 +24,16 @@ BUILD = 60.0
 
 
 class Unbuildable(KernelStartError):
-    """An interpreter cannot fork kernels, for a reason that stays, such as an old ipykernel."""
+    """An interpreter cannot fork kernels, for a reason that stays, such as an old ipykernel.
+
+    Parameters
+    ----------
+    package: the one that could not be imported beforehand, if that is the reason, or "".
+    """
+
+    def __init__(self, message: str, *, package: str = "") -> None:
+        super().__init__(message)
+        self.package = package
 
 
 class Handle(Protocol):
@@ -120,7 +129,8 @@ async def _built(connection: socket.socket, interpreter: str, log: IO[bytes]) ->
         message, fds = wire.receive(connection)
         wire.close(fds)
         if message is not None and "broken" in message:
-            raise Unbuildable(str(message["broken"]))
+            package = str(message.get("package", ""))
+            raise Unbuildable(str(message["broken"]), package=package)
     if message is None:
         log.seek(0)
         words = log.read().decode(errors="replace").strip().splitlines()

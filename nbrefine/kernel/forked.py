@@ -17,15 +17,11 @@ from nbrefine.kernel.forking import Forked, Nursery, forked_pids, nurseries
 from nbrefine.kernel.keeper import Keeper
 from nbrefine.kernel.launch import Launch
 from nbrefine.kernel.lifetime import Lifetime
-from nbrefine.kernel.runtime import MARK, Family, brood, kill
+from nbrefine.kernel.runtime import Family, brood, kill
 
 _KILL = 10.0  # seconds in which SIGKILL must have worked
 _ROUNDS = 5  # in which a kernel's descendants have stopped making more
 _CHANNELS = 5  # sockets of a kernel
-
-# What a controller has from its own server or kernel, and a forked kernel would take for its own:
-# a parent to watch, which would be the keeper.
-_ALIEN = ("JPY_PARENT_PID", "JPY_INTERRUPT_EVENT")
 
 
 class ForkedKernel(Lifetime):
@@ -60,7 +56,7 @@ class ForkedKernel(Lifetime):
         }
         self.connection_file = str(keeper.folder / f"kernel-{number}.json")
         self._crash = keeper.folder / f"crash-{number}"
-        self._mark = keeper.mark(number)
+        self._number = number
         self._nursery = nursery
         self._forked: Forked | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -91,7 +87,7 @@ class ForkedKernel(Lifetime):
             "connection": self.connection,
             "connection_file": self.connection_file,
             "environ": None,
-            "variables": {MARK: self._mark, **dict.fromkeys(_ALIEN)},
+            "variables": self.keeper.variables(self._number),
             "cwd": None,
             "nonce": self.nonce,
             "crash": str(self._crash),
@@ -154,7 +150,9 @@ class ForkedKernel(Lifetime):
             return {}
         pid = 0 if self.exited.done() else self._forked.pid
         reapers = {each.pid for each in nurseries}
-        return brood(pid, self._mark, others=forked_pids | reapers, reapers=reapers)
+        return brood(
+            pid, self.keeper.mark(self._number), others=forked_pids | reapers, reapers=reapers
+        )
 
     async def close(self, *, grace: float = 0.0, leave: bool = False) -> None:
         """Wait for the process to end, end it, and remove all that it and we have left.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nbrefine.kernel.building import Handle, build, gone
 from nbrefine.kernel.forking import Forked, Nursery
-from nbrefine.kernel.runtime import RuntimeFolder, kill_family
+from nbrefine.kernel.runtime import MARK, RuntimeFolder, kill_family
 from nbrefine.kernel.templates import fork_keeper
 
 _END = 6.0  # seconds in which a keeper must have ended all beneath it
@@ -98,6 +98,14 @@ class Keeper:
     def mark(self, number: int) -> str:
         """Give what tells a kernel's descendants from those of the session's other kernels."""
         return f"{self.folder}/{number}"
+
+    def variables(self, number: int) -> dict[str, str | None]:
+        """Give what a kernel has in its environment beyond what the session has; None: not at all.
+
+        What a controller has from its own server would make a kernel wait for the end of a parent
+        that is the keeper's.
+        """
+        return {MARK: self.mark(number), "JPY_PARENT_PID": None, "JPY_INTERRUPT_EVENT": None}
 
     def acquire(self) -> None:
         """Hold it for one more kernel."""

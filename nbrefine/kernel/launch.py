@@ -50,6 +50,8 @@ class PythonCommand:
     """The interpreter with its own options."""
     arguments: tuple[str, ...]
     """What ipykernel is told beyond the connection file."""
+    connection_file: str
+    """The connection file's path, or what stands for it."""
 
 
 class Unforkable(Exception):
@@ -140,7 +142,8 @@ def split_command(argv: Sequence[str]) -> PythonCommand:
             plain.pop(0)
         elif not option.startswith("-"):
             raise Unforkable("Python is started by another program")
-    return PythonCommand((_resolved(words[0]), *options), _without_connection_file(rest))
+    arguments, connection_file = _without_connection_file(rest)
+    return PythonCommand((_resolved(words[0]), *options), arguments, connection_file)
 
 
 def _provisioner(spec: KernelSpec) -> str:
@@ -160,14 +163,14 @@ def _resolved(interpreter: str) -> str:
     return sys.executable if interpreter in own else interpreter
 
 
-def _without_connection_file(words: Sequence[str]) -> tuple[str, ...]:
+def _without_connection_file(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
     kept: list[str] = []
+    connection_file = ""
     rest = iter(words)
     for word in rest:
-        name, equals, _ = word.partition("=")
+        name, equals, value = word.partition("=")
         if name in ("-f", "--f", "--connection-file", "--IPKernelApp.connection_file"):
-            if not equals:
-                next(rest, None)
+            connection_file = value if equals else next(rest, "")
         else:
             kept.append(word)
-    return tuple(kept)
+    return tuple(kept), connection_file

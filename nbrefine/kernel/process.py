@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nbrefine.kernel.building import Unbuildable
+from nbrefine.errors import KernelStartError
 from nbrefine.kernel.environment import kernel_environment
 from nbrefine.kernel.forked import Branch, Fresh
 from nbrefine.kernel.keeper import Keeper
@@ -95,7 +95,7 @@ async def start_process(
     try:
         command = python_command(launch, spec)
         return await _fork(launch, spec, command, limit, keeper)
-    except (Unforkable, Unbuildable) as error:
+    except Unforkable as error:
         process = Provisioned(launch, spec, unbranchable=str(error))
     try:
         await process.start()
@@ -110,12 +110,15 @@ async def _fork(
 ) -> Fresh:
     if keeper is None or not keeper.alive:
         environment = kernel_environment(launch.env, seed=launch.seed)
-        keeper = await Keeper.start(
-            command.python,
-            spec_environment(spec, environment),
-            cwd=launch.cwd,
-            preload=preloads(spec) if launch.preload is None else launch.preload,
-        )
+        try:
+            keeper = await Keeper.start(
+                command.python,
+                spec_environment(spec, environment),
+                cwd=launch.cwd,
+                preload=preloads(spec) if launch.preload is None else launch.preload,
+            )
+        except KernelStartError as error:
+            raise Unforkable(str(error)) from error
     return await Fresh.start(
         keeper,
         launch,

@@ -233,10 +233,26 @@ def test_ctrl_c_in_a_running_cell_leaves_nothing(base: Path, until: Callable[...
     assert list(base.glob("nbrefine-*")) == []
 
 
-def test_sigkill_of_the_controller_ends_a_busy_kernel_and_the_next_start_sweeps(
-    base: Path, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+BUSY = '    kernel.run("sum(range(10**12))", timeout=None).result()\n'
+
+
+def test_sigkill_of_the_controller_leaves_nothing_of_a_busy_kernel(
+    base: Path, until: Callable[..., None]
 ) -> None:
-    script = OPEN + '    kernel.run("sum(range(10**12))", timeout=None).result()\n'
+    process = controller(OPEN + BUSY, base=base)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    assert len(marked(base)) == 1  # the child that has left the session
+    process.kill()
+    process.communicate(timeout=60)
+    until(lambda: marked(base) == [])
+    until(lambda: list(base.glob("nbrefine-*")) == [])
+
+
+def test_sigkill_of_the_controller_ends_a_plain_kernel_and_the_next_start_sweeps(
+    base: Path, until: Callable[..., None]
+) -> None:
+    script = OPEN.replace("start()", "start(plain=True)") + BUSY
     process = controller(script, base=base)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"

@@ -46,7 +46,16 @@ _LAST = ("last_type", "last_value", "last_traceback", "last_exc")
 
 
 class UnsuitableError(Exception):
-    """The interpreter cannot hold a kernel that forks; the text says why in one line."""
+    """The interpreter cannot hold a kernel that forks; the text says why in one line.
+
+    Parameters
+    ----------
+    package: the one of `preload` without which it could, or "".
+    """
+
+    def __init__(self, why: str, *, package: str = "") -> None:
+        super().__init__(why)
+        self.package = package
 
 
 def build(preload: Sequence[str] = ()) -> Any:
@@ -63,7 +72,8 @@ def build(preload: Sequence[str] = ()) -> Any:
         try:
             importlib.import_module(name)
         except Exception as error:
-            raise UnsuitableError(f"{name} could not be imported: {error!r}") from error
+            why = f"{name} could not be imported: {error!r}"
+            raise UnsuitableError(why, package=name) from error
     app = _make(application, [])
     for name in app.default_extensions:
         app.shell.extension_manager.load_extension(name)

@@ -41,7 +41,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the controller is told, in one line
         suitable = not isinstance(error, app.UnsuitableError)
         why = f"{type(error).__name__}: {error}" if suitable else str(error)
-        wire.send(connection, {"broken": " ".join(why.split())})
+        package = getattr(error, "package", "")
+        wire.send(connection, {"broken": " ".join(why.split()), "package": package})
         sys.exit(_BROKEN)
     about = {
         "pid": os.getpid(),

@@ -271,3 +271,13 @@ def test_neither_a_branch_nor_an_introduction_draws_a_random_number(kernel: Kern
     assert value(kernel, "random.getstate() == state") == "True"
     with kernel.branch() as trial:
         assert value(trial, "random.getstate() == state") == "True"
+
+
+def test_context_variables_go_on_in_a_branch_and_its_branches(kernel: Kernel) -> None:
+    kernel.run("import decimal\ndecimal.getcontext().prec = 7").result()
+    with kernel.branch() as outer:
+        assert value(outer, "decimal.Decimal(1) / 3") == "Decimal('0.3333333')"
+        outer.run("decimal.getcontext().prec = 3").result()
+        with outer.branch() as inner:
+            assert value(inner, "decimal.Decimal(1) / 3") == "Decimal('0.333')"
+    assert value(kernel, "decimal.getcontext().prec") == "7"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import importlib.util
 import os
@@ -45,6 +46,8 @@ _prepare = _beside("prepare")
 class _Request:
     content: dict[str, Any]
     reply: asyncio.Future[dict[str, Any]]
+    context: contextvars.Context
+    """What the cells have set in context variables, `decimal`'s precision for one."""
 
 
 class Server:
@@ -87,7 +90,7 @@ class Server:
                 break
             # Here no task and no loop is running.
             for request in requests:
-                reply = self.checkpoint(request.content)
+                reply = self.checkpoint(request.content, request.context)
                 if reply is None:
                     break  # this is a branch; the requests are its parent's
                 if not request.reply.done():
@@ -97,7 +100,9 @@ class Server:
                     break
         self.plumbing.leave()
 
-    def checkpoint(self, content: dict[str, Any]) -> dict[str, Any] | None:
+    def checkpoint(
+        self, content: dict[str, Any], context: contextvars.Context
+    ) -> dict[str, Any] | None:
         """Fork a dormant copy of this process, and give the reply; None in a branch of it.
 
         It must be called at the top of the stack, with no loop running.
@@ -130,7 +135,8 @@ class Server:
         if pid == 0:
             theirs.close()
             self._lost = [each for each in found if each["verdict"] == "lost"]
-            self.sleep(Nursery(ours, "checkpoint"), own, carried)
+            # Cells of the branch will run in a copy of the context in which its sockets are bound.
+            context.run(self.sleep, Nursery(ours, "checkpoint"), own, carried)
             return None
         forked = time.perf_counter() - before
         ours.close()
@@ -177,7 +183,8 @@ class Server:
 
     async def _checkpoint_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
-        request = _Request(parent["content"], loop.create_future())
+        context = contextvars.copy_context()
+        request = _Request(parent["content"], loop.create_future(), context)
         self._requests.append(request)
         self.app.io_loop.stop()
         reply = await request.reply

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from nbrefine.bindings import StateChange
+from nbrefine.env.folder import FolderWatch
 from nbrefine.env.session import Place, Point, Session
 from nbrefine.errors import BranchRefused, KernelError
+from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.namespace import Variable
+from nbrefine.kernel.changes import changes
+from nbrefine.kernel.digest import Snapshot, snapshot
 from nbrefine.outputs import CellResult
 from nbrefine.rewards.tests import NONE_FOUND, parse_tests, run_tests
 from nbrefine.values import Isolation, Task, TestReport
@@ -24,8 +28,10 @@ class Attempt:
     accepted: bool
     isolation: Isolation
     reason: str
-    variables: tuple[Variable, ...]
-    """What it left, where that still answers."""
+    left: Snapshot | None
+    """What its namespace held after the cell; None where it does not answer any more."""
+    change: StateChange | None
+    files: FileChanges | None
     point: Point
     """Where the next attempt begins."""
 
@@ -49,38 +55,49 @@ async def attempt(
     on_tests: called with True as the tests begin and with False as they end.
     """
     place = await session.begin(point)
+    watch = await FolderWatch.begin(place.kernel)
     kept = False
     try:
         result = await place.kernel.run(source, timeout=timeout)
-        report, why = None, ""
+        left = await _look(place.kernel)
+        files = await watch.end()
+        report, unbranched = None, ""
         if task.tests:
             on_tests(True)
             try:
-                report, why = await _test(place, task, result, test_timeout)
+                report, unbranched = await _test(place, task, result, test_timeout)
             finally:
                 on_tests(False)
         if place.kernel.alive:
             result = replace(result, outputs=result.outputs + await place.kernel.late())
         accepted = (report.solved if report else result.ok) and not result.exited
-        variables = await _left(place.kernel)
-        next_point = point
-        if accepted and place.intact:
-            in_place = report is not None and (place.isolation != "fork" or why != "")
-            next_point = await session.accept(place, point, result, tested=in_place)
-            kept = True
+        note = ""
+        if accepted and place.intact and left is not None:
+            tested = report is not None and (place.isolation != "fork" or unbranched != "")
+            acceptance = await session.accept(place, point, result, left, tested=tested)
+            kept, point, note = True, acceptance.point, acceptance.note
+            files = acceptance.files or files
     finally:
         if not kept:
             await session.reject(place)
-    reason = "; ".join(part for part in (place.reason, why) if part)
-    return Attempt(result, report, kept, place.isolation, reason, variables, next_point)
+    return Attempt(
+        result=result,
+        tests=report,
+        accepted=kept,
+        isolation=place.isolation,
+        reason="; ".join(part for part in (place.reason, unbranched, note) if part),
+        left=left,
+        change=changes(place.seen, left) if left else None,
+        files=files,
+        point=point,
+    )
 
 
-async def _left(kernel: Kernel) -> tuple[Variable, ...]:
-    """List what an attempt has left; () where it left nothing that answers."""
+async def _look(kernel: Kernel) -> Snapshot | None:
     try:
-        return await kernel.variables()
+        return await snapshot(kernel.core)
     except KernelError:
-        return ()
+        return None
 
 
 async def _test(

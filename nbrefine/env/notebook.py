@@ -7,7 +7,7 @@ It alone decides where an attempt runs and what becomes of a rejected one.  Driv
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +24,8 @@ from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.namespace import describe
+from nbrefine.kernel.workspace import WorkspaceMode
+from nbrefine.leftovers import leftovers, stale_notice
 from nbrefine.outputs import CellResult, Output
 from nbrefine.prompts import escalation, feedback, system, task_prompt
 from nbrefine.redaction import clean_text
@@ -85,6 +87,8 @@ class NotebookEnvironment(Environment):
         session is rebuilt.
     confirm: asked with the reason before an attempt runs in the session as it is, where that was
         not asked for; without it, it does.
+    workspace, ignore: what becomes of files that attempts write in `cwd`, see `Kernel.start`; a
+        live `Kernel` has its own.
     history: which past a prompt shows; by default task, last code and last feedback.
     rules: when a repeated answer calls for another approach.
     cwd: working folder of the kernel; file paths in tasks are relative to it.
@@ -108,6 +112,8 @@ class NotebookEnvironment(Environment):
         isolation: IsolationPolicy = "auto",
         rebuild_limit: float = REBUILD_LIMIT,
         confirm: Callable[[str], bool] | None = None,
+        workspace: WorkspaceMode = "auto",
+        ignore: Collection[str] = (),
         history: History | None = None,
         rules: StopRule | None = None,
         cwd: str | Path | None = None,
@@ -135,6 +141,8 @@ class NotebookEnvironment(Environment):
         self._isolation = isolation
         self._rebuild_limit = rebuild_limit
         self._confirm = confirm
+        self._workspace = workspace
+        self._ignore = ignore
         self._history = history or current()
         self._rules = rules or StopRule()
         self._cwd = cwd
@@ -185,6 +193,8 @@ class NotebookEnvironment(Environment):
             policy=self._isolation,
             limit=self._rebuild_limit,
             confirm=self._confirm,
+            workspace=self._workspace,
+            ignore=self._ignore,
         )
         language = self._session.language
         if task.tests and language != "python":
@@ -193,7 +203,8 @@ class NotebookEnvironment(Environment):
                 hint="Give the task without tests",
             )
         setup = await self._session.setup(_setup_source(task, seed, language))
-        shown = describe(await self._session.kernel.variables())
+        seen = await self._session.look(self._session.here)
+        shown = describe(seen.variables)
         asked = task_prompt(task, state=shown, show_tests=self._show_tests, language=language)
         opening = (Message("system", system(language)), Message("user", asked))
         episode = Episode(
@@ -284,7 +295,10 @@ class NotebookEnvironment(Environment):
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
         )
-        told = "" if done.accepted else self._tell(extraction, done)
+        stale = ""
+        if done.isolation == "none":
+            stale = stale_notice(extraction.code, leftovers(turns))
+        told = "" if done.accepted else self._tell(extraction, done, stale)
         turn = replace(
             turn,
             result=done.result,
@@ -294,25 +308,30 @@ class NotebookEnvironment(Environment):
             verdict=_verdict(done.result, accepted=done.accepted),
             accepted=done.accepted,
             isolation=done.isolation,
-            isolation_reason=done.reason,
+            isolation_reason=" ".join(part for part in (done.reason, stale) if part),
+            digest=done.left.digest if done.left and done.accepted else None,
+            change=done.change,
+            files=done.files,
         )
         return turn, done.point
 
     def _on_tests(self, running: bool) -> None:
         self.testing = running
 
-    def _tell(self, extraction: Extraction, done: Attempt) -> str:
+    def _tell(self, extraction: Extraction, done: Attempt, stale: str) -> str:
         """Compose what the model is told of a rejected attempt."""
         assert self._session is not None
-        hint = ""
+        hint = stale
+        variables = done.left.variables if done.left else ()
         if done.result.error is not None:
-            keys = {variable.name: variable.keys for variable in done.variables if variable.keys}
-            hint = did_you_mean(extraction.code, done.result.error, keys)
+            keys = {variable.name: variable.keys for variable in variables if variable.keys}
+            meant = did_you_mean(extraction.code, done.result.error, keys)
+            hint = "\n".join(part for part in (meant, stale) if part)
         return feedback(
             extraction,
             result=done.result,
             tests=done.tests,
-            state=describe(done.variables),
+            state=describe(variables),
             hint=hint,
             language=self._session.language,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,9 +23,12 @@ from nbrefine.errors import (
     KernelStartError,
     RunStopped,
 )
+from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.branching import Copy, copy
+from nbrefine.kernel.digest import Snapshot, snapshot
 from nbrefine.kernel.packages import packages
+from nbrefine.kernel.workspace import WorkspaceMode
 from nbrefine.outputs import CellResult
 from nbrefine.values import Isolation, KernelInfo
 
@@ -47,6 +50,8 @@ class Point:
     def __init__(self, accepted: tuple[str, ...], seconds: float) -> None:
         self.accepted = accepted
         self.seconds = seconds
+        self.seen: Snapshot | None = None
+        """What the namespace holds there, once somebody has looked."""
         self.copy: Copy | None = None
         self._finalizer: Callable[[], object] = lambda: None
 
@@ -71,6 +76,17 @@ def _release_soon(copy: Copy) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What came of letting an attempt become the session."""
+
+    point: Point
+    files: FileChanges | None = None
+    """What that changed in the working folder; None where it was changed already."""
+    note: str = ""
+    """How the session is not what the attempt was, or ""."""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where one attempt runs."""
 
@@ -78,6 +94,8 @@ class Place:
     isolation: Isolation
     reason: str
     epoch: int
+    seen: Snapshot
+    """What its namespace held at the beginning."""
 
     @property
     def intact(self) -> bool:
@@ -129,10 +147,14 @@ class Session:
         policy: IsolationPolicy,
         limit: float,
         confirm: Callable[[str], bool] | None,
+        workspace: WorkspaceMode,
+        ignore: Collection[str],
     ) -> Session:
         ours = isinstance(kernel, str)
         if isinstance(kernel, str):
-            kernel = await Kernel.start(kernel, seed=seed, cwd=cwd, limits=limits)
+            kernel = await Kernel.start(
+                kernel, seed=seed, cwd=cwd, limits=limits, workspace=workspace, ignore=ignore
+            )
         return cls(kernel, ours=ours, policy=policy, limit=limit, confirm=confirm)
 
     @property
@@ -162,6 +184,12 @@ class Session:
         self.here = Point((), result.timing.seconds)
         return result
 
+    async def look(self, point: Point) -> Snapshot:
+        """Tell what the namespace holds at the point where the session is."""
+        if point.seen is None:
+            point.seen = await snapshot(self.kernel.core)
+        return point.seen
+
     async def begin(self, point: Point) -> Place:
         """Give a kernel that is at a point, for one attempt.
 
@@ -185,12 +213,16 @@ class Session:
     async def _branch(self, point: Point) -> Place:
         if point.copy is None or point.copy.closed:
             await self._go_to(point)
-            point.keep(await copy(self.kernel.core))
-            self._points.add(point)
+            await self._keep(point)
         assert point.copy is not None
         kernel = Kernel(await point.copy.branch())
         told = [f"{hazard.detail} ({hazard.verdict})" for hazard in point.copy.hazards]
-        return Place(kernel, "fork", "; ".join(told), kernel.epoch)
+        seen = point.seen or await snapshot(kernel.core)
+        return Place(kernel, "fork", "; ".join(told), kernel.epoch, seen)
+
+    async def _keep(self, point: Point) -> None:
+        point.keep(await copy(self.kernel.core))
+        self._points.add(point)
 
     async def _in_session(self, point: Point, why: str) -> Place:
         """Have the attempt run in the session's own kernel, rebuilt if that can be done."""
@@ -203,8 +235,9 @@ class Session:
             await self._ask(why)
         if isolation == "rebuild" or not self.kernel.alive:
             await self._go_to(point)
+        seen = await snapshot(self.kernel.core)
         self._intact = False
-        return Place(self.kernel, isolation, why, self.kernel.epoch)
+        return Place(self.kernel, isolation, why, self.kernel.epoch, seen)
 
     def _no_rebuild(self, point: Point) -> str:
         """Say why a point cannot be built again in a fresh kernel; "" where it can."""
@@ -245,28 +278,42 @@ class Session:
         self.here, self._intact = point, True
 
     async def accept(
-        self, place: Place, point: Point, result: CellResult, *, tested: bool
-    ) -> Point:
-        """Let an attempt become the session, and give the point it is at now.
+        self, place: Place, point: Point, result: CellResult, seen: Snapshot, *, tested: bool
+    ) -> Acceptance:
+        """Let an attempt become the session.
 
         Parameters
         ----------
         point: where the attempt began.
+        seen: what its namespace holds after the cell.
         tested: whether tests ran in the attempt's own kernel.
         """
-        seconds = point.seconds + result.timing.seconds
-        new = Point((*point.accepted, result.source), seconds)
+        new = Point((*point.accepted, result.source), point.seconds + result.timing.seconds)
+        files, note = None, ""
         async with self._lock:
             if place.isolation == "fork":
                 if self.here is not point and self.here.copy is None:  # somebody may come back
-                    self.here.keep(await copy(self.kernel.core))
-                    self._points.add(self.here)
-                await self.kernel.adopt(place.kernel)
+                    await self._keep(self.here)
+                if self.kernel.owned:
+                    files = await self.kernel.adopt(place.kernel)
+                else:
+                    note = await self._commit(place, result)
                 self._intact = True
             else:
                 self._intact = place.intact and not tested
+            new.seen = None if tested or note else seen
             self.here = new
-        return new
+        return Acceptance(new, files, note)
+
+    async def _commit(self, place: Place, result: CellResult) -> str:
+        """Run an accepted cell in a kernel that a branch cannot replace."""
+        committed = await self.kernel.commit(place.kernel, result.source, timeout=None)
+        await place.kernel.aclose()
+        if not committed.result.ok:
+            ended = committed.result.error or committed.result.status
+            return f"in the kernel itself the cell then ended with {ended}"
+        told = "; ".join(committed.differences)
+        return f"the kernel's state differs from the branch's: {told}" if told else ""
 
     async def reject(self, place: Place) -> None:
         """Throw an attempt away."""

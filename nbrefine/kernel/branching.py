@@ -7,6 +7,7 @@ branches taken one after the other, or at once, come from one copy, and nothing 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -16,11 +17,12 @@ from nbrefine.errors import BranchRefused, KernelDeadError, KernelError
 from nbrefine.kernel.attached import checkpoint, refusal
 from nbrefine.kernel.core import Core
 from nbrefine.kernel.forking import Nursery
-from nbrefine.kernel.inside.branching import wire
+from nbrefine.kernel.line import answer
 from nbrefine.kernel.link import Link
 from nbrefine.outputs import Hazard
 
 if TYPE_CHECKING:
+    from nbrefine.files import FileChanges
     from nbrefine.kernel.keeper import Keeper
 
 MOST = 64
@@ -49,6 +51,7 @@ class Copy:
         self.closed = False
         """Whether its process was told to go."""
         self._names = dict(core.names)
+        self._layer = core.layer
         self._nursery = nursery
         self._keeper = keeper
         self._holders = 0
@@ -98,25 +101,31 @@ class Copy:
         from nbrefine.kernel.process import Branch
 
         lineage = self.core.lineage
-        if len(lineage) >= MOST:
+        if len(lineage.branches) >= MOST:
             raise KernelError(
                 f"{MOST} branches of this session live already", hint="Close some of them first"
             )
         self._branches += 1
         core = Core(self.core.launch, self.core.limits)
-        lineage.add(core)
+        lineage.branches.add(core)
         try:
-            process = await Branch.start(self._keeper, self._nursery, self.core.launch)
+            core.layer = await lineage.layer(self._keeper.folder, self._layer)
+            overlay = core.layer.settings if core.layer else None
+            process = await Branch.start(
+                self._keeper, self._nursery, self.core.launch, overlay=overlay
+            )
             link = await Link.join(process, self.core.info, _START, core.late.feed)
         except BaseException:
             self._left(core)
+            if core.layer is not None:
+                await asyncio.to_thread(core.layer.close)
             raise
         core.become(self.core, link, self._names, lambda: self._left(core))
         return core
 
     def _left(self, core: Core) -> None:
         """A branch has ended, or is a session of its own now."""
-        self.core.lineage.discard(core)
+        self.core.lineage.branches.discard(core)
         self._branches -= 1
         if not self._branches and not core.adopted:
             self._nursery.sweep()
@@ -145,9 +154,8 @@ async def _fork(core: Core) -> Copy:
         return Copy(core, *await checkpoint(core))
     if process.keeper is None or process.line is None:
         raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
-    key = uuid4().hex
     try:
-        reply = await core.request("checkpoint_request", {"id": key, "force": False}, _FORK)
+        reply = await core.request("checkpoint_request", {"id": uuid4().hex}, _FORK)
     except TimeoutError:
         await process.kill()  # it hangs in the middle of its fork, for ever
         raise KernelDeadError(
@@ -159,25 +167,16 @@ async def _fork(core: Core) -> Copy:
         raise refusal(hazards)
     if reply["status"] != "ok":
         raise KernelError(f"The kernel could not copy itself: {reply.get('evalue', reply)}")
-    return Copy(core, _arrived(process.line, key), process.keeper, hazards)
+    told, (connection, pidfd) = await answer(process.line, "checkpoint", _FORK)
+    os.close(pidfd)
+    nursery = Nursery(socket.socket(fileno=connection), told["pid"])
+    return Copy(core, nursery, process.keeper, hazards)
 
 
-def _arrived(line: socket.socket, key: str) -> Nursery:
-    """Take the copy's connection off the line, where it lies since before the reply."""
-    while True:
-        message, fds = wire.receive(line)
-        if message is None:
-            raise KernelDeadError("The kernel ended while it copied itself", hint="Start it again")
-        told = message.get("checkpoint") or {}
-        if told.get("id") == key:
-            connection, pidfd = fds
-            os.close(pidfd)
-            return Nursery(socket.socket(fileno=connection), told["pid"])
-        wire.close(fds)
-
-
-async def adopt(core: Core, branch: Core) -> None:
+async def adopt(core: Core, branch: Core) -> FileChanges | None:
     """Let a branch become the session: its process takes the kernel's place, which ends.
+
+    Gives what that changes in the working folder; None where nothing was held back.
 
     Raises
     ------
@@ -192,4 +191,4 @@ async def adopt(core: Core, branch: Core) -> None:
         )
     if branch.lineage is not core.lineage or branch is core:
         raise KernelError("That is no branch of this kernel", hint="Adopt what branch() gave")
-    await core.adopt(branch)
+    return await core.adopt(branch)

@@ -10,20 +10,25 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
 from nbrefine.kernel.collect import Collector, OutputLimits
 from nbrefine.kernel.execution import Execution, OnMessage, Private
+from nbrefine.kernel.line import leave_overlay, tell_adopted
+from nbrefine.kernel.lineage import Lineage
 from nbrefine.kernel.names import bind
 from nbrefine.outputs import CellResult, Output
 from nbrefine.redaction import Redactor, clean_text
 
 if TYPE_CHECKING:
+    from nbrefine.files import FileChanges
     from nbrefine.kernel.keeper import Keeper
     from nbrefine.kernel.link import Link
     from nbrefine.kernel.process import Launch
+    from nbrefine.kernel.workspace import Layer
     from nbrefine.values import KernelInfo
 
 _GRACE = 2.0  # seconds a kernel gets to shut down by itself
@@ -63,8 +68,10 @@ class Core:
         self._earlier: tuple[Output, ...] = ()  # late outputs of processes that were replaced
         self.adopted = False
         """Whether its process is another kernel's by now, as a branch's may be."""
-        self.lineage: set[Core] = set()
-        """The living branches of one session, shared by all of them and the kernel itself."""
+        self.lineage = Lineage()
+        """What it has in common with its branches."""
+        self.layer: Layer | None = None
+        """A branch's view of the working folder, where that is its own."""
         self.copy: Passing | None = None
         """The copy of its present state, which is of no use once something runs."""
         self.copying = asyncio.Lock()
@@ -290,17 +297,32 @@ class Core:
             self._require_alive()
             return await self.link.request(kind, content, limit)
 
-    async def adopt(self, branch: Core) -> None:
+    async def adopt(self, branch: Core) -> FileChanges | None:
         """Let a branch's process take the place of this kernel's, which ends.
+
+        Gives what that changes in the working folder; None where nothing was held back.
 
         Raises
         ------
         KernelDeadError: the branch has ended, or this kernel was shut down.
+        KernelError: the branch did not leave its view of the working folder.
         """
         async with self._turn, branch._turn:
             self._require_open()
             branch._require_alive()
+            process, layer, branch.layer = branch.link.process, branch.layer, None
+            assert process is not None
+            assert process.line is not None  # a branch has been forked
+            changed = None
+            if layer is not None and self.origin is None:
+                changed = await layer.adopt(partial(leave_overlay, process.line))
+            elif layer is not None:  # a branch's own view grows by that of its branch
+                if self.layer is not None:
+                    await asyncio.to_thread(self.layer.close)
+                self.layer = layer
+            tell_adopted(process.line)
             self._replace(branch)
+            return changed
 
     def _replace(self, branch: Core) -> None:
         self._move_on()
@@ -384,7 +406,9 @@ class Core:
             await self.link.close(grace=grace)
         await asyncio.gather(*self._endings)
         if self.origin is None:
-            await asyncio.gather(*(branch.close() for branch in self.lineage))
+            await self.lineage.close()
+        if self.layer is not None:
+            await asyncio.to_thread(self.layer.close)
         self._on_end()
 
     def _require_open(self) -> None:

@@ -63,6 +63,7 @@ class Link:
         self._probes: set[str] = set()
         self._heard = False  # IOPub reaches us
         self._introduction: dict[str, Any] | None = None  # the reply to a probe
+        self._introduced_by = ""  # the kernel's session id
         self._progress = asyncio.Event()
         self.died.add_done_callback(lambda _: self._progress.set())
         self._broken = asyncio.Event()  # the kernel's end of IOPub is gone
@@ -280,14 +281,27 @@ class Link:
             each.sequence.count(message, ours=ours and each is execution)
         if channel == "iopub":
             self._on_iopub(message, parent, execution)
-        elif message["msg_type"] == "execute_reply" and execution is not None:
+        else:
+            self._on_reply(message, str(request), execution)
+
+    def _on_reply(self, message: dict[str, Any], request: str, execution: Execution | None) -> None:
+        if message["msg_type"] == "execute_reply" and execution is not None:
             execution.on_reply(message)
-        elif (reply := self._requests.get(request or "")) is not None:
+        elif (reply := self._requests.get(request)) is not None:
             if not reply.done():
                 reply.set_result(message["content"])
         elif message["msg_type"] == "kernel_info_reply":
             self._introduction = self._introduction or message["content"]
+            self._introduced_by = str(message["header"].get("session", ""))
             self._progress.set()
+
+    def _is_another(self, message: dict[str, Any], state: Any) -> bool:
+        """Tell whether a status is that of a kernel in this one's place.
+
+        A kernel that has just come up may answer before it is heard to be starting.
+        """
+        new = message["header"].get("session") != self._introduced_by
+        return state == "restarting" or (state == "starting" and new)
 
     def _note(self, note: str) -> None:
         """Tell it in the result of the cell that runs, or else in the next one, and once."""
@@ -307,7 +321,7 @@ class Link:
             execution.on_iopub(message)
         elif kind == "status":
             state = content.get("execution_state")
-            if self.process is None and self._introduction and state in ("starting", "restarting"):
+            if self.process is None and self._introduction and self._is_another(message, state):
                 self._end(Death(exit_code=None, stderr="its owner has restarted it"))
         elif parent.get("session") not in (self._channels.session_id, None):
             pass  # another client's

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbrefine._portal import Closing, Run
 from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.core import Core, Ticket
+from nbrefine.kernel.lineage import Lineage
+from nbrefine.kernel.workspace import WorkspaceMode
 from nbrefine.outputs import CellResult, Death, Hazard, Memory, Output
 from nbrefine.values import KernelInfo
 
 if TYPE_CHECKING:
+    from nbrefine.files import FileChanges
+    from nbrefine.kernel.acceptance import Commit
     from nbrefine.kernel.branching import Copy
     from nbrefine.kernel.namespace import Variable
 
@@ -41,6 +46,8 @@ class Kernel(Closing):
         arguments: tuple[str, ...] = (),
         preload: tuple[str, ...] | None = None,
         plain: bool = False,
+        workspace: WorkspaceMode = "auto",
+        ignore: Collection[str] = (),
     ) -> Run[Kernel]:
         """Start a kernel that this process owns.
 
@@ -58,18 +65,23 @@ class Kernel(Closing):
             kernel starts it, and every other is there in some 30 ms.  None starts a process of
             its own.
         plain: start the command of the kernelspec as it is; such a kernel cannot branch.
+        workspace: whether what branches do to files in `cwd` is held back until they are adopted:
+            `auto` where the host allows it, `overlay` for that or an error, `report` for never.
+        ignore: paths relative to `cwd` that stand outside of that, such as a record.
 
         Raises
         ------
         UsageError: there is no such kernelspec or folder.
         KernelStartError: it ended or did not answer; its last words are quoted.
         """
+        lineage = Lineage(Path(cwd or "").absolute(), mode=workspace, ignore=ignore)
 
         async def work() -> Kernel:
             from nbrefine.kernel.process import Launch
 
             folder = None if cwd is None else str(cwd)
             core = Core(Launch(name, folder, env, seed, arguments, preload, plain), limits)
+            core.lineage = lineage
             await core.start(timeout)
             return cls(core)
 
@@ -219,11 +231,13 @@ class Kernel(Closing):
 
         return Run(work())
 
-    def adopt(self, branch: Kernel) -> Run[None]:
+    def adopt(self, branch: Kernel) -> Run[FileChanges | None]:
         """Let a branch become the session; its process takes this kernel's place, which ends.
 
         What cells have started as processes goes on; threads and tasks of the old process are
         gone, as `checkpoint().hazards` tells.  Closing the branch afterwards does nothing.
+
+        Gives what that changes in the working folder; None where files were not held back.
 
         Raises
         ------
@@ -234,6 +248,27 @@ class Kernel(Closing):
         from nbrefine.kernel.branching import adopt
 
         return Run(adopt(self.core, branch.core))
+
+    def commit(self, branch: Kernel, source: str, *, timeout: float | None = 120.0) -> Run[Commit]:
+        """Run a cell that proved itself in a branch once here, and compare the two states.
+
+        For kernels whose place a branch cannot take.  Stopping the run interrupts the cell.
+
+        Parameters
+        ----------
+        branch: in which the cell has run, and nothing else since.
+        timeout: seconds until the cell is interrupted; None lets it run.
+
+        Raises
+        ------
+        KernelDeadError: the kernel or the branch has ended.
+        KernelError: a kernel that is not ours reacted to no interrupt.
+        """
+        from nbrefine.kernel.acceptance import commit
+
+        ticket = Ticket()
+        work = commit(self.core, branch.core, source, timeout=timeout, ticket=ticket)
+        return Run(work, on_stop=ticket.stop)
 
     def checkpoint(self) -> Run[Checkpoint]:
         """Keep a dormant copy of the present state, to branch from it or roll back to it.
@@ -264,6 +299,15 @@ class Kernel(Closing):
             from nbrefine.kernel.branching import adopt
 
             await adopt(self.core, await checkpoint.copy.branch())
+
+        return Run(work())
+
+    def files(self) -> Run[FileChanges | None]:
+        """Tell what a branch has done to the working folder and holds back; None otherwise."""
+
+        async def work() -> FileChanges | None:
+            layer = self.core.layer
+            return await asyncio.to_thread(layer.changes) if layer else None
 
         return Run(work())
 

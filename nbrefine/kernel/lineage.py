@@ -1,0 +1,74 @@
+"""What a kernel and its branches have in common: who lives, and the folder they work in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+from nbrefine.kernel.workspace import Layer, Workspace, WorkspaceMode
+
+
+class Member(Protocol):
+    """A branch that lives."""
+
+    async def close(self) -> None:
+        """End it."""
+
+
+class Lineage:
+    """One kernel with all its branches, and theirs.
+
+    Parameters
+    ----------
+    folder: where the first kernel works; None where that is not known.
+    mode: whether branches get an overlay of it.
+    ignore: paths relative to the folder that are neither told nor committed.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        mode: WorkspaceMode = "report",
+        ignore: Collection[str] = (),
+    ) -> None:
+        self.branches: set[Member] = set()
+        self.folder = folder
+        self.ignore = ignore
+        self._mode = mode
+        self._workspace: Workspace | None = None
+        self._making = asyncio.Lock()
+
+    async def layer(self, private: Path, below: Layer | None) -> Layer | None:
+        """Make a new branch's layer over the folder; None where branches get none.
+
+        Parameters
+        ----------
+        private: the session's private folder, which holds the layers.
+        below: the layer of what is branched, if it has one.
+
+        Raises
+        ------
+        UsageError: overlays only were asked for, and none can be had.
+        """
+        if self.folder is None or self._mode == "report":
+            return None
+        async with self._making:
+            if self._workspace is None:
+                self._workspace = await asyncio.to_thread(
+                    Workspace, self.folder, private, mode=self._mode, ignore=self.ignore
+                )
+        if self._workspace.reason:
+            return None
+        return await asyncio.to_thread(self._workspace.layer, below)
+
+    @property
+    def reason(self) -> str:
+        """Why branches get no overlay; "" where they do, or none has been asked for yet."""
+        return self._workspace.reason if self._workspace else ""
+
+    async def close(self) -> None:
+        """End all branches."""
+        await asyncio.gather(*(branch.close() for branch in list(self.branches)))

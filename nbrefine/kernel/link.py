@@ -301,7 +301,7 @@ class Link:
         A kernel that has just come up may answer before it is heard to be starting.
         """
         new = message["header"].get("session") != self._introduced_by
-        return state == "restarting" or (state == "starting" and new)
+        return bool(state == "restarting" or (state == "starting" and new))
 
     def _note(self, note: str) -> None:
         """Tell it in the result of the cell that runs, or else in the next one, and once."""

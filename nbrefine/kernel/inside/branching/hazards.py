@@ -46,6 +46,9 @@ _COMM = 15
 _TASKS = 64
 """Threads whose children are looked for; one that starts processes is among the first."""
 
+_COPY = "nb-checkpoint"
+"""Name of the process that a copy of a kernel is."""
+
 _LOOP_PACKAGES = (*threads.OWN, "tornado")
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 _LOKY = "joblib.externals.loky.reusable_executor"
@@ -219,7 +222,7 @@ def _children(seen: _Seen) -> list[Hazard]:
 
 
 def _child_processes() -> dict[int, str]:
-    """Map the living children that are no kernels of ours to their names."""
+    """Map the living children to their names, but for the copies of this kernel."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -231,7 +234,7 @@ def _child_processes() -> dict[int, str]:
             for pid in file.read().split():
                 with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
                     name, _, rest = stat.read().partition("(")[2].rpartition(")")
-                    if not rest.startswith(" Z") and not name.startswith("nb-"):
+                    if not rest.startswith(" Z") and name != _COPY:
                         found[int(pid)] = name
     return found
 

@@ -49,10 +49,11 @@ async def variables(core: Core) -> tuple[Variable, ...]:
     if core.info.language != "python":
         return ()
     listed = await ask(core, "listing", "variables", timeout=TIMEOUT)
-    return tuple(_variable(told) for told in listed)
+    return tuple(map(variable, listed))
 
 
-def _variable(told: dict[str, Any]) -> Variable:
+def variable(told: dict[str, Any]) -> Variable:
+    """Make a variable of what a kernel told of it."""
     shape = told.pop("shape")
     keys = tuple(told.pop("keys"))
     return Variable(**told, shape=None if shape is None else tuple(shape), keys=keys)

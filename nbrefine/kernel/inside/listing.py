@@ -28,16 +28,22 @@ COUNTABLE = 5_000_000
 
 def names(emit: Emit) -> list[str]:
     """Give the user's names, in the order they were first bound."""
-    return [name for name, _ in _user_items()]
+    return [name for name, _ in user_items()]
 
 
 def variables(emit: Emit) -> list[dict[str, Any]]:
     """Describe every name of the user's: plain JSON values only."""
+    return described(user_items())
+
+
+def described(items: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """Describe names and their values."""
     ends = time.monotonic() + TOTAL_SECONDS
-    return [_describe(name, value, ends) for name, value in _user_items()]
+    return [_describe(name, value, ends) for name, value in items]
 
 
-def _user_items() -> list[tuple[str, Any]]:
+def user_items() -> list[tuple[str, Any]]:
+    """Give the user's names and their values, in the order they were first bound."""
     shell = get_ipython()
     if shell is None:
         return []
@@ -75,6 +81,15 @@ def _describe(name: str, value: Any, ends: float) -> dict[str, Any]:
     return told
 
 
+def shape(value: Any) -> list[int] | None:
+    """Give the extents of a table or array, or the length of a built-in container."""
+    if any(type(value) is kind for kind in _SIZED):
+        return [len(value)]
+    if any(is_from(value, package, *names) for package, names in _SHAPED):
+        return list(value.shape)
+    return None
+
+
 def _look(value: Any) -> dict[str, Any]:
     kind = type(value)
     if kind is type(sys):
@@ -83,7 +98,7 @@ def _look(value: Any) -> dict[str, Any]:
         return {"kind": "function", "preview": _signature(value)}
     if isinstance(value, type):
         return {"kind": "class", "preview": _signature(value)}
-    if kind in (str, bytes, bytearray, list, tuple, set, frozenset, dict, range):
+    if any(kind is sized for sized in _SIZED):
         return _builtin(value)
     for package, names, look in _TABLES:
         if is_from(value, package, *names):
@@ -100,7 +115,11 @@ def _signature(value: Any) -> str:
 
 
 def _builtin(value: Any) -> dict[str, Any]:
-    told = {"shape": [len(value)], "size": sys.getsizeof(value), "preview": show(value, 120)}
+    told: dict[str, Any] = {
+        "shape": shape(value),
+        "size": sys.getsizeof(value),
+        "preview": show(value, 120),
+    }
     if isinstance(value, (list, tuple, set, frozenset)):
         kinds = dict.fromkeys(kind_name(item) for item in itertools.islice(value, 100))
         told["detail"] = "of " + ", ".join(kinds) if kinds else ""
@@ -138,7 +157,7 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
         detail += f" ({frame.index.dtype})"
     heads = [_row(frame.iat[row, place] for place in shown) for row in range(min(rows, 2))]
     return {
-        "shape": [rows, columns],
+        "shape": shape(frame),
         "size": int(frame.memory_usage(deep=False).sum()),
         "detail": detail,
         "keys": _keys(frame.columns),
@@ -163,7 +182,7 @@ def _pandas_series(series: Any) -> dict[str, Any]:
     missing = int(series.isna().sum()) if len(series) <= COUNTABLE else 0
     name = f", name {_label(series.name)}" if series.name is not None else ""
     return {
-        "shape": [len(series)],
+        "shape": shape(series),
         "size": int(series.memory_usage(deep=False)),
         "detail": f"{series.dtype}{f', {missing:,} missing' if missing else ''}{name}",
         "preview": _row(series[:5]) + _more(len(series) - 5, "values"),
@@ -172,7 +191,7 @@ def _pandas_series(series: Any) -> dict[str, Any]:
 
 def _array(array: Any) -> dict[str, Any]:
     return {
-        "shape": list(array.shape),
+        "shape": shape(array),
         "size": int(array.nbytes),
         "detail": str(array.dtype),
         "preview": _row(array.flat[:5].tolist()) + _more(array.size - 5, "values"),
@@ -182,7 +201,7 @@ def _array(array: Any) -> dict[str, Any]:
 def _polars_frame(frame: Any) -> dict[str, Any]:
     schema = [f"{_label(name)} ({kind})" for name, kind in list(frame.schema.items())[:COLUMNS]]
     return {
-        "shape": list(frame.shape),
+        "shape": shape(frame),
         "size": int(frame.estimated_size()),
         "detail": ", ".join(schema) + _more(frame.width - len(schema), "columns"),
         "keys": _keys(frame.columns),
@@ -190,6 +209,12 @@ def _polars_frame(frame: Any) -> dict[str, Any]:
     }
 
 
+_SIZED = (str, bytes, bytearray, list, tuple, set, frozenset, dict, range)
+_SHAPED = (
+    ("pandas", ("DataFrame", "Series", "Index")),
+    ("numpy", ("ndarray",)),
+    ("polars", ("DataFrame", "Series")),
+)
 _TABLES: list[tuple[str, tuple[str, ...], Callable[[Any], dict[str, Any]]]] = [
     ("pandas", ("DataFrame",), _pandas_frame),
     ("pandas", ("Series", "Index"), _pandas_series),

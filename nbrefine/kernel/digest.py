@@ -1,0 +1,74 @@
+"""The digest of a session's state, taken in its kernel.
+
+Per name, arrays and long texts of up to 10 MB and some 20,000 objects are hashed in full; of more
+the head, the tail and evenly spaced blocks count, beside type, shape and size. Generators, locks,
+connections, widgets and all else that hides its state count by their class, and are named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbrefine.bindings import NameDigest, StateDigest
+from nbrefine.kernel.helper import ask
+from nbrefine.kernel.namespace import Variable, variable
+
+if TYPE_CHECKING:
+    from nbrefine.kernel.core import Core
+
+TIMEOUT = 30.0
+"""Seconds a digest may take; it limits itself to ten, but for single long calls into C."""
+
+EMPTY = StateDigest("")
+"""Of a kernel whose language is not Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Digest and listing of one moment."""
+
+    digest: StateDigest = EMPTY
+    variables: tuple[Variable, ...] = ()
+
+
+async def digest(core: Core) -> StateDigest:
+    """Give the digest of the state; `EMPTY` for kernels of other languages.
+
+    Raises
+    ------
+    KernelDeadError: the kernel had ended, or ended meanwhile.
+    KernelError: it did not answer in time.
+    """
+    if core.info.language != "python":
+        return EMPTY
+    return _digest(await ask(core, "digest", "digest", timeout=TIMEOUT))
+
+
+async def snapshot(core: Core) -> Snapshot:
+    """Give digest and listing in one call; an empty one for kernels of other languages.
+
+    Raises
+    ------
+    KernelDeadError: the kernel had ended, or ended meanwhile.
+    KernelError: it did not answer in time.
+    """
+    if core.info.language != "python":
+        return Snapshot()
+    told = await ask(core, "digest", "snapshot", timeout=TIMEOUT)
+    return Snapshot(_digest(told["digest"]), tuple(map(variable, told["variables"])))
+
+
+def _digest(told: dict[str, Any]) -> StateDigest:
+    return StateDigest(
+        told["hash"],
+        tuple(_name(name) for name in told["names"]),
+        tuple(told["random"]),
+        tuple(tuple(group) for group in told["shared"]),
+    )
+
+
+def _name(told: dict[str, Any]) -> NameDigest:
+    shape = told.pop("shape")
+    opaque = tuple(told.pop("opaque"))
+    return NameDigest(**told, shape=None if shape is None else tuple(shape), opaque=opaque)

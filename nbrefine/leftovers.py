@@ -1,0 +1,256 @@
+"""Names that rejected attempts left in the session, and which of them an attempt reads.
+
+Where attempts run in the session itself (isolation `none`), a failed one leaves what it had bound
+before it failed. Code that reads such a name may work now and fail when the accepted cells alone
+are run again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Mapping
+
+from nbrefine.source import parse
+from nbrefine.values import Turn
+
+
+def leftovers(turns: Iterable[Turn]) -> dict[str, int]:
+    """Give the names that attempts bound or changed and no accepted one has bound since.
+
+    Each comes with the number of the last turn that left it so, in the order of their binding.
+    """
+    left: dict[str, int] = {}
+    for turn in turns:
+        if turn.change is None or not (turn.accepted or turn.isolation == "none"):
+            continue
+        for name in (*turn.change.new, *turn.change.changed, *turn.change.deleted):
+            left.pop(name, None)
+        if not turn.accepted:
+            left.update(dict.fromkeys((*turn.change.new, *turn.change.changed), turn.number))
+    return left
+
+
+def stale_names(source: str, names: Collection[str]) -> tuple[str, ...]:
+    """Give those names that a cell reads without having bound them before, in its order.
+
+    A name that the cell binds on one of two ways counts as bound, and one that a function reads
+    as read only if the cell binds it nowhere. What magics, `exec` and format strings of shell
+    lines read is not seen; nor is anything of a cell that is not Python.
+    """
+    tree = parse(source)
+    if tree is None:
+        return ()
+    reader = _Reader()
+    reader.run(tree)
+    return tuple(name for name in reader.read if name in names)
+
+
+def stale_notice(source: str, left: Mapping[str, int]) -> str:
+    """Say which leftovers a cell reads; "" where it reads none.
+
+    Parameters
+    ----------
+    left: what `leftovers` gave.
+    """
+    found = stale_names(source, left)
+    if not found:
+        return ""
+    numbers = sorted({left[name] for name in found})
+    turns = f"turn{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    return (
+        f"The code reads {_listed(found)} as rejected attempts left "
+        f"{'it' if len(found) == 1 else 'them'} ({turns}). "
+        "The accepted cells alone do not give that; bind it in the code itself."
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
+class _Reader(ast.NodeVisitor):
+    """Walks a cell in the order in which it runs, and notes what it reads before it binds it.
+
+    `read` are the names that the cell reads of its session, in order; a dict serves as an
+    ordered set.
+    """
+
+    def __init__(self) -> None:
+        self.read: dict[str, None] = {}
+        self._bound: set[str] = set()
+        self._later: dict[str, None] = {}
+        """What functions read of the session, whenever they are called."""
+
+    def run(self, tree: ast.Module) -> None:
+        """Walk a whole cell."""
+        for statement in tree.body:
+            self.visit(statement)
+        for name in self._later:
+            if name not in self._bound:
+                self.read.setdefault(name)
+
+    def _load(self, name: str) -> None:
+        if name not in self._bound:
+            self.read.setdefault(name)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self._bound.add(node.id)
+            return
+        self._load(node.id)
+        if isinstance(node.ctx, ast.Del):
+            self._bound.add(node.id)  # whoever reads it now reads nothing of the session
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self.visit(target)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.visit(node.annotation)
+        if node.value is not None:
+            self.visit(node.value)
+            self.visit(node.target)
+        elif not isinstance(node.target, ast.Name):
+            self.visit(node.target)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self._load(node.target.id)
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self.visit(node.target)
+        for statement in (*node.body, *node.orelse):
+            self.visit(statement)
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> None:
+        self.visit_For(node)
+
+    def visit_withitem(self, node: ast.withitem) -> None:
+        self.visit(node.context_expr)
+        if node.optional_vars is not None:
+            self.visit(node.optional_vars)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.type is not None:
+            self.visit(node.type)
+        if node.name is not None:
+            self._bound.add(node.name)
+        for statement in node.body:
+            self.visit(statement)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self._bound |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self._bound |= {alias.asname or alias.name for alias in node.names}
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+        self.generic_visit(node)
+        self._bound |= {node.name} - {None}  # type: ignore[arg-type]
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
+        self._bound |= {node.name} - {None}  # type: ignore[arg-type]
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        self.generic_visit(node)
+        self._bound |= {node.rest} - {None}  # type: ignore[arg-type]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for part in (*node.decorator_list, *_outside(node.args)):
+            self.visit(part)
+        if node.returns is not None:
+            self.visit(node.returns)
+        self._bound.add(node.name)
+        self._function(node.args, node.body)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self.visit_FunctionDef(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for part in _outside(node.args):
+            self.visit(part)
+        self._function(node.args, [node.body])
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
+            self.visit(part)
+        inside = _Reader()
+        for statement in node.body:
+            inside.visit(statement)
+        for name in inside.read:
+            self._load(name)
+        self._later.update(inside._later)
+        self._bound.add(node.name)
+
+    def visit_ListComp(self, node: ast.ListComp) -> None:
+        self._comprehension(node.generators, [node.elt])
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        self._comprehension(node.generators, [node.elt])
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+        self._comprehension(node.generators, [node.elt])
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        self._comprehension(node.generators, [node.key, node.value])
+
+    def _comprehension(self, loops: list[ast.comprehension], made: list[ast.expr]) -> None:
+        inside = _Reader()
+        for loop in loops:
+            for part in (loop.iter, loop.target, *loop.ifs):
+                inside.visit(part)
+        for part in made:
+            inside.visit(part)
+        for name in inside.read:
+            self._load(name)
+        for name in inside._later:
+            if name not in inside._bound:
+                self._later.setdefault(name)
+        loop_names = {
+            name.id
+            for loop in loops
+            for name in ast.walk(loop.target)
+            if isinstance(name, ast.Name)
+        }
+        self._bound |= inside._bound - loop_names
+
+    def _function(self, arguments: ast.arguments, body: list[ast.stmt] | list[ast.expr]) -> None:
+        inside = _Reader()
+        inside._bound |= _parameters(arguments)
+        for part in body:
+            inside.visit(part)
+        shared = {
+            name
+            for part in body
+            for node in ast.walk(part)
+            if isinstance(node, ast.Global)
+            for name in node.names
+        }
+        # What a function binds anywhere is its own everywhere in it.
+        own = inside._bound - shared
+        for name in (*inside.read, *inside._later):
+            if name not in own:
+                self._later.setdefault(name)
+
+
+def _outside(arguments: ast.arguments) -> list[ast.expr]:
+    """Give what of a function is computed where it is defined."""
+    parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    extra = (arguments.vararg, arguments.kwarg)
+    notes = [one.annotation for one in (*parameters, *extra) if one and one.annotation]
+    return [*arguments.defaults, *filter(None, arguments.kw_defaults), *notes]
+
+
+def _parameters(arguments: ast.arguments) -> set[str]:
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    extra = (arguments.vararg, arguments.kwarg)
+    return {one.arg for one in (*every, *extra) if one}

@@ -143,6 +143,7 @@ def start(
         history=history,
         rules=rules,
         cwd=folder,
+        ignore=_within(folder, recorder.paths) if recorder else (),
         limits=OutputLimits(folder=recorder.folder if recorder else None),
     )
     ours = not hasattr(model, "complete")
@@ -175,6 +176,12 @@ def _one_of(name: str, of_task: str, given: str) -> str:
     if of_task and given and of_task != given:
         raise UsageError(f"The task has {name} of its own", hint=f"Give {name} only once")
     return of_task or given
+
+
+def _within(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
+    """Give those paths that lie in a folder, relative to it."""
+    folder = folder.resolve()
+    return tuple(str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder))
 
 
 def _relative(data: Iterable[str | Path], folder: Path) -> tuple[str, ...]:

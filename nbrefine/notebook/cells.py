@@ -136,7 +136,12 @@ def _plan(step: int, turns: Sequence[Turn]) -> Cell:
         if turn.accepted and turn.result  # its code cell has no room for words
         for cut in wording.left_out(turn.result)
     ]
-    return _markdown(f"s{step:02d}-plan", "plan", [f"## Step {step}", told, *cuts])
+    files = [
+        plain(f"Attempt {turn.attempt}, accepted: {turn.files.describe()}", 1_000)
+        for turn in turns
+        if turn.accepted and turn.files and turn.files.describe()
+    ]
+    return _markdown(f"s{step:02d}-plan", "plan", [f"## Step {step}", told, *files, *cuts])
 
 
 def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
@@ -164,6 +169,8 @@ def _details(turn: Turn) -> list[str]:
     if result is not None:
         parts += (plain(cut, 1_000) for cut in wording.left_out(result))
         parts += (f"Note: {plain(note)}" for note in result.notes)
+    if told := wording.changed(turn):
+        parts += ["What it changed:", fence("\n".join(told))]
     if turn.feedback:
         parts += ["Feedback to the model:", fence(turn.feedback, lines=40)]
     return parts

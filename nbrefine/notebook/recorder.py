@@ -100,6 +100,11 @@ class Recorder:
         self._foreign = set() if replaces else files.whole_outputs(self.folder)
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """What it writes: the notebook, the journal, and the folder of whole outputs."""
+        return self._real, journal.path_of(self._real), self.folder
+
+    @property
     def folder(self) -> Path:
         """Where a kernel may leave all of an output that the notebook cuts."""
         return files.folder_of(self._real)

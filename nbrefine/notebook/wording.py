@@ -6,6 +6,7 @@ import difflib
 import itertools
 from collections.abc import Sequence
 
+from nbrefine.kernel.changes import describe
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
 from nbrefine.values import CaseResult, Episode, Turn
@@ -142,10 +143,27 @@ def isolation(turn: Turn) -> str:
         "none": "It ran in the live session as it was",
     }[turn.isolation]
     because = f" ({one_line(turn.isolation_reason)})" if turn.isolation_reason else ""
-    kept = ", which keeps what it did" if turn.isolation == "none" else ""
-    if not kept and not turn.accepted:
-        kept = "; the session keeps nothing of it, except for files it may have written"
-    return f"{where}{because}{kept}."
+    return f"{where}{because}{_kept(turn)}."
+
+
+def _kept(turn: Turn) -> str:
+    if turn.isolation == "none":
+        return ", which keeps what it did"
+    if turn.accepted:
+        return ""
+    if turn.files is None:
+        return "; the session keeps nothing of it, except for files it may have written"
+    if turn.files.isolated or not turn.files.total:
+        return "; nothing is kept of it"
+    return "; the session keeps nothing of it, but the folder what it did to files"
+
+
+def changed(turn: Turn) -> list[str]:
+    """Tell what an attempt changed in the session and in its folder, a line each."""
+    lines = describe(turn.change).splitlines() if turn.change else []
+    if turn.files is not None and (files := turn.files.describe()):
+        lines.append(f"files: {files}")
+    return lines
 
 
 def diff(before: Turn, after: Turn) -> str:

@@ -120,6 +120,8 @@ def _outcome(turn: Turn) -> list[RenderableType]:
     parts += (_line(_case(case), "red") for case in wording.not_passed(turn))
     parts += (_line(f"Note: {note}", "yellow") for note in result.notes)
     parts += (_line(cut, "yellow") for cut in wording.left_out(result))
+    if told := wording.changed(turn):
+        parts += [_label("What it changed"), _block("\n".join(told))]
     return [*parts, _line(wording.isolation(turn), "dim")]
 
 

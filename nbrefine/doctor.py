@@ -16,7 +16,9 @@ from nbrefine._version import __version__
 from nbrefine.errors import NbrefineError
 
 if TYPE_CHECKING:
+    from nbrefine.kernel import Kernel
     from nbrefine.models import Model
+    from nbrefine.outputs import CellResult
 
 PACKAGES = ("jupyter_client", "ipykernel", "ipython", "nbformat", "openai", "pandas")
 """Whose versions explain most differences between two machines."""
@@ -48,13 +50,7 @@ def examine() -> tuple[Finding, ...]:
         Finding("system", "ok", f"{platform.platform()}, {os.cpu_count()} cores, {memory}"),
         _packages(),
         *_kernelspecs(),
-        _kernel_start(),
-        Finding(
-            "isolation",
-            "ok",
-            "rebuild: a rejected attempt costs a fresh kernel; copies of a live kernel (fork) "
-            "are not built yet",
-        ),
+        *_kernel(),
         _local_model(),
         _server(),
     )
@@ -92,24 +88,53 @@ def _kernelspecs() -> Iterator[Finding]:
         )
 
 
-def _kernel_start() -> Finding:
+def _kernel() -> Iterator[Finding]:
+    """Start a kernel, and see what an attempt in it would be isolated by."""
     from nbrefine.kernel import Kernel
 
     began = time.monotonic()
     try:
         with Kernel.start("python3", timeout=START_LIMIT) as kernel:
             result = kernel.run("print(6 * 7)").result()
+            seconds = time.monotonic() - began
+            yield _first_cell(kernel, result, seconds)
+            if result.ok:
+                yield _isolation(kernel)
     except NbrefineError as error:
-        return Finding("kernel start", "problem", error.message, error.hint)
-    seconds = time.monotonic() - began
+        yield Finding("kernel start", "problem", error.message, error.hint)
+
+
+def _first_cell(kernel: Kernel, result: CellResult, seconds: float) -> Finding:
     if not result.ok:
         return Finding("kernel start", "problem", f"a first cell ended with {result.status}")
     info = kernel.info
     return Finding(
         "kernel start",
         "ok",
-        f"{info.implementation} {info.implementation_version} started, answered and ended "
+        f"{info.implementation} {info.implementation_version} started and answered "
         f"in {seconds:.1f} s",
+    )
+
+
+def _isolation(kernel: Kernel) -> Finding:
+    try:
+        kernel.branch().result().close()  # the first one tests the interpreter as well
+        kernel.run("1").result()
+        began = time.monotonic()
+        with kernel.branch() as trial:
+            trial.run("1").result()
+            seconds = time.monotonic() - began
+    except NbrefineError as error:
+        return Finding(
+            "isolation",
+            "absent",
+            f"rebuild: a rejected attempt costs a fresh kernel. {error.message}",
+            error.hint,
+        )
+    return Finding(
+        "isolation",
+        "ok",
+        f"fork: a branch of a live kernel has answered after {1000 * seconds:.0f} ms",
     )
 
 

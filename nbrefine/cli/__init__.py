@@ -16,6 +16,9 @@ import typer
 
 from nbrefine._version import __version__
 from nbrefine.cli.info import doctor, models, show
+from nbrefine.cli.kernels import kernels
+from nbrefine.cli.replay import EXIT_CODES as REPLAY_EXIT_CODES
+from nbrefine.cli.replay import replay
 from nbrefine.cli.run import run
 from nbrefine.errors import NbrefineError, RunStopped, UsageError
 
@@ -37,6 +40,8 @@ app = typer.Typer(
 )
 app.command("run", epilog=EXIT_CODES)(run)
 app.command("show")(show)
+app.command("replay", epilog=REPLAY_EXIT_CODES)(replay)
+app.add_typer(kernels, name="kernels")
 app.add_typer(models, name="models")
 app.command("doctor")(doctor)
 

@@ -19,6 +19,7 @@ from nbrefine.kernel.core import Core
 from nbrefine.kernel.forking import Nursery
 from nbrefine.kernel.line import answer
 from nbrefine.kernel.link import Link
+from nbrefine.kernel.selftest import proven
 from nbrefine.outputs import Hazard
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ async def _fork(core: Core) -> Copy:
         return Copy(core, *await checkpoint(core))
     if process.keeper is None or process.line is None:
         raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
+    if wrong := await proven(process.keeper):
+        raise refusal((Hazard("kernel", "refuse", wrong),))
     try:
         reply = await core.request("checkpoint_request", {"id": uuid4().hex}, _FORK)
     except TimeoutError:

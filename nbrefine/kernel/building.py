@@ -7,8 +7,8 @@ import os
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -36,6 +36,16 @@ class Unbuildable(KernelStartError):
         self.package = package
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A nursery that is a process of ours."""
+
+    process: subprocess.Popen[bytes]
+    nursery: Nursery
+    ipykernel: str
+    """Version of its ipykernel."""
+
+
 class Handle(Protocol):
     """What is needed of a process, ours or forked for us."""
 
@@ -53,7 +63,7 @@ async def build(
     cwd: str | None = None,
     folder: Path | None = None,
     preload: Sequence[str] = (),
-) -> tuple[subprocess.Popen[bytes], Nursery]:
+) -> Built:
     """Start an interpreter that becomes a nursery, and wait until it can fork.
 
     Parameters
@@ -73,13 +83,13 @@ async def build(
     with tempfile.TemporaryFile() as log:
         process, near = _launch(words, environment, cwd, log)
         try:
-            await _built(near, python[0], log)
+            about = await _about(near, python[0], log)
         except BaseException:
             near.close()
             process.kill()
             process.wait()
             raise
-    return process, Nursery(near, process.pid)
+    return Built(process, Nursery(near, process.pid), str(about["ipykernel"]))
 
 
 def _launch(
@@ -120,20 +130,19 @@ async def gone(process: Handle, limit: float) -> None:
             os.close(pidfd)
 
 
-async def _built(connection: socket.socket, interpreter: str, log: IO[bytes]) -> None:
-    deadline = time.monotonic() + BUILD
-    message: dict[str, Any] | None = {}
-    while message is not None and "built" not in message:
-        if not await readable(deadline - time.monotonic(), connection.fileno()):
-            raise KernelStartError(f"{interpreter} could fork nothing within {BUILD:g} s")
-        message, fds = wire.receive(connection)
-        wire.close(fds)
-        if message is not None and "broken" in message:
-            package = str(message.get("package", ""))
-            raise Unbuildable(str(message["broken"]), package=package)
+async def _about(connection: socket.socket, interpreter: str, log: IO[bytes]) -> dict[str, Any]:
+    if not await readable(BUILD, connection.fileno()):
+        raise KernelStartError(f"{interpreter} could fork nothing within {BUILD:g} s")
+    message, fds = wire.receive(connection)
+    wire.close(fds)
     if message is None:
         log.seek(0)
         words = log.read().decode(errors="replace").strip().splitlines()
         raise KernelStartError(
             f"{interpreter} ended before it could fork", hint="\n".join(words[-20:])
         )
+    if "broken" in message:
+        package = str(message.get("package", ""))
+        raise Unbuildable(str(message["broken"]), package=package)
+    about: dict[str, Any] = message["built"]
+    return about

@@ -30,10 +30,22 @@ class Keeper:
     nursery: what its kernels are forked from.
     folder: where their sockets are; removed at the end.
     process: the keeper's own, None where what is forked from belongs to somebody else.
+    python: the interpreter, with its own options.
+    ipykernel: its version there.
     """
 
-    def __init__(self, nursery: Nursery, folder: RuntimeFolder, process: Handle | None) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        folder: RuntimeFolder,
+        process: Handle | None,
+        *,
+        python: Sequence[str] = ("",),
+        ipykernel: str = "",
+    ) -> None:
         self.nursery = nursery
+        self.python = tuple(python)
+        self.ipykernel = ipykernel
         self.folder = folder.path
         """Where the session's sockets and files are; only this user can enter it."""
         self._runtime = folder
@@ -71,17 +83,23 @@ class Keeper:
         folder = RuntimeFolder()
         try:
             if preload is None:
-                process, nursery = await build(
-                    python, environment, role="keeper", cwd=cwd, folder=folder.path
+                built = await build(python, environment, role="keeper", cwd=cwd, folder=folder.path)
+                return cls(
+                    built.nursery,
+                    folder,
+                    built.process,
+                    python=python,
+                    ipykernel=built.ipykernel,
                 )
-                return cls(nursery, folder, process)
             spawn = {
                 "environ": dict(environment),
                 "cwd": cwd or str(Path.cwd()),
                 "folder": str(folder.path),
             }
-            forked = await fork_keeper(tuple(python), environment, preload, spawn)
-            return cls(Nursery(forked.line, forked.pid), folder, forked)
+            forked, version = await fork_keeper(tuple(python), environment, preload, spawn)
+            return cls(
+                Nursery(forked.line, forked.pid), folder, forked, python=python, ipykernel=version
+            )
         except BaseException:
             folder.remove()
             raise
@@ -114,7 +132,16 @@ class Keeper:
     def release(self) -> None:
         """Let go of it; with the last holder the session ends, at the latest a moment later."""
         self._holders -= 1
-        if self._holders <= 0 and self._closing is None:
+        if self._holders <= 0:
+            self._begin_end()
+
+    async def close(self) -> None:
+        """End the session, whoever holds it, and wait until nothing is left of it."""
+        self._begin_end()
+        await self.ended()
+
+    def _begin_end(self) -> None:
+        if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
 
     async def ended(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nbrefine.errors import KernelStartError
 from nbrefine.kernel.environment import kernel_environment
+from nbrefine.kernel.evidence import recorded
 from nbrefine.kernel.forked import Branch, Fresh
 from nbrefine.kernel.keeper import Keeper
 from nbrefine.kernel.launch import (
@@ -119,6 +120,9 @@ async def _fork(
             )
         except KernelStartError as error:
             raise Unforkable(str(error)) from error
+        if wrong := recorded(keeper):
+            await keeper.close()
+            raise Unforkable(wrong)
     return await Fresh.start(
         keeper,
         launch,

@@ -7,16 +7,16 @@ imports.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import os
-import subprocess
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nbrefine._portal import Run
 from nbrefine.errors import KernelStartError
-from nbrefine.kernel.building import build, gone
+from nbrefine.kernel.building import Built, build, gone
 from nbrefine.kernel.environment import of_one_kernel
 from nbrefine.kernel.forking import Forked, Nursery
 
@@ -35,9 +35,10 @@ async def fork_keeper(
     environment: Mapping[str, str],
     preload: tuple[str, ...],
     spawn: Mapping[str, Any],
-) -> Forked:
-    """Fork a keeper from the template of its kind, which is started if there is none.
+) -> tuple[Forked, str]:
+    """Fork a keeper from the template of its kind, and tell which version of ipykernel it has.
 
+    The template is started if there is none.
     A template that does not answer or cannot fork is replaced, and the new one asked once.
 
     Parameters
@@ -54,12 +55,12 @@ async def fork_keeper(
     return await Run(_fork_keeper(kind, spawn))  # all templates are seen to on one loop
 
 
-async def _fork_keeper(kind: Kind, spawn: Mapping[str, Any]) -> Forked:
+async def _fork_keeper(kind: Kind, spawn: Mapping[str, Any]) -> tuple[Forked, str]:
     for _ in range(2):
         template = await _template(kind)
         if await template.nursery.answers(_ANSWER):
             try:
-                return await _fork(template.nursery, spawn)
+                return await _fork(template.nursery, spawn), template.ipykernel
             except KernelStartError as error:
                 trouble = error
         else:
@@ -76,44 +77,49 @@ async def _fork(nursery: Nursery, spawn: Mapping[str, Any]) -> Forked:
         os.close(nothing)
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
-    process: subprocess.Popen[bytes]
-    nursery: Nursery
-
-    async def end(self) -> None:
-        """End it; what was forked from it goes on."""
-        self.nursery.close()
-        await gone(self.process, _END)
-        self.process.wait()
-
-
-async def _template(kind: Kind) -> _Template:
+async def _template(kind: Kind) -> Built:
     """Give the template of a kind, the one there is or a new one."""
     if kind not in _templates:
-        _templates[kind] = asyncio.ensure_future(_start(kind))
+        python, preload, shared = kind
+        starting = build(python, dict(shared), role="template", preload=preload)
+        _templates[kind] = asyncio.ensure_future(starting)
     _templates.move_to_end(kind)
+    task = _templates[kind]
     while len(_templates) > MOST:
-        oldest = next(iter(_templates))
-        await _discard(oldest, await _templates[oldest])
+        _, oldest = _templates.popitem(last=False)
+        with contextlib.suppress(KernelStartError):
+            await _end(await oldest)
     try:
-        return await asyncio.shield(_templates[kind])
+        return await asyncio.shield(task)
     except KernelStartError:
-        _templates.pop(kind, None)
+        if _templates.get(kind) is task:
+            del _templates[kind]
         raise
 
 
-async def _start(kind: Kind) -> _Template:
-    python, preload, shared = kind
-    process, nursery = await build(python, dict(shared), role="template", preload=preload)
-    return _Template(process, nursery)
-
-
-async def _discard(kind: Kind, template: _Template) -> None:
+async def _discard(kind: Kind, template: Built) -> None:
     task = _templates.get(kind)
     if task is not None and task.done() and task.result() is template:
         del _templates[kind]
-    await template.end()
+        await _end(template)
 
 
-_templates: OrderedDict[Kind, asyncio.Task[_Template]] = OrderedDict()
+async def _end(template: Built) -> None:
+    """End a template; what was forked from it goes on."""
+    template.nursery.close()
+    await gone(template.process, _END)
+    template.process.wait()
+
+
+_templates: OrderedDict[Kind, asyncio.Task[Built]] = OrderedDict()
+
+
+@atexit.register
+def _end_all() -> None:
+    for task in _templates.values():
+        if task.done() and not task.cancelled() and task.exception() is None:
+            task.result().nursery.close()
+            task.result().process.wait()
+
+
+os.register_at_fork(after_in_child=_templates.clear)

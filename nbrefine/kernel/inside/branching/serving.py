@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from . import hazards, overlay, wire
 from .app import configure, start_up
-from .carry import Carried
+from .carry import Carried, resume_exit_work
 from .nursery import Nursery, Order
 from .plumbing import Plumbing
 
@@ -156,7 +156,9 @@ class Server:
             overlay.enter(spawn["overlay"])
         surround(spawn)
         if fresh:
-            self._take(configure(self.app, spawn.get("arguments") or ()))
+            arguments = spawn.get("arguments") or ()
+            self._take(configure(self.app, arguments))
+            sys.argv[1:] = ["-f", str(spawn.get("connection_file") or ""), *arguments]
         if spawn.get("reseed"):
             _reseed()
         nonce = str(spawn.get("nonce") or "")
@@ -223,6 +225,7 @@ class Server:
 
     def _adopted(self, message: dict[str, Any]) -> dict[str, Any]:
         gc.unfreeze()
+        resume_exit_work()
         lost = {
             kind: [each["detail"] for each in self._lost if each["kind"] == hazard]
             for kind, hazard in (("lost_threads", "thread"), ("lost_tasks", "asyncio-task"))

@@ -20,7 +20,7 @@ from queue import Empty
 from typing import Any
 
 import pytest
-from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 from nbrefine.kernel.inside import branching
@@ -119,6 +119,7 @@ class Forked:
         self.line = line
         self.connection = connection
         self._client: BlockingKernelClient | None = None
+        self._replies: dict[str, Message] = {}
         self.ready: Message = {}
 
     def wait(self) -> Forked:
@@ -145,11 +146,7 @@ class Forked:
         message["header"].update(header)
         sender = getattr(self.client, f"{channel}_channel")
         sender.send(message)
-        while True:
-            reply = sender.get_msg(timeout=20)
-            if reply["parent_header"]["msg_id"] == message["header"]["msg_id"]:
-                found: Message = reply["content"]
-                return found
+        return self.reply_to(message["header"]["msg_id"], channel)
 
     def run(self, code: str, **settings: Any) -> str:
         """Run a cell; give what was printed, shown and raised, as text."""
@@ -176,12 +173,12 @@ class Forked:
             if mine and until(message["msg_type"], message["content"]):
                 return request
 
-    def reply_to(self, request: str) -> Message:
-        while True:
-            reply = self.client.get_shell_msg(timeout=20)
-            if reply["parent_header"]["msg_id"] == request:
-                content: Message = reply["content"]
-                return content
+    def reply_to(self, request: str, channel: str = "shell") -> Message:
+        """Wait for the reply to a request, whatever else comes first, and give its content."""
+        while request not in self._replies:
+            reply = getattr(self.client, f"{channel}_channel").get_msg(timeout=20)
+            self._replies[reply["parent_header"]["msg_id"]] = reply["content"]
+        return self._replies.pop(request)
 
     def checkpoint(self, **content: Any) -> Nest:
         """Take a checkpoint, and give our end of it."""
@@ -590,8 +587,8 @@ def test_checkpoints_and_branches_leave_nothing_behind(
         branches = [checkpoint.fork() for _ in range(3)]
         for branch in branches:
             assert branch.wait().run("x * 2") == "42"
-        each: Forked | Nest
-        for each in (*branches, checkpoint):
+        ended: list[Forked | Nest] = [*branches, checkpoint]
+        for each in ended:
             each.close()
             opened.remove(each)
         until(lambda: kernel.run("x") == "21" and not children(kernel.pid))

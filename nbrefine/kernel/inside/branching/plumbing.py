@@ -283,9 +283,13 @@ class Plumbing:
         if operation is not None:
             self.tell(operation(message))
 
-    def _loops(self) -> list[IOLoop]:
+    def _loops(self) -> list[Any]:
         threads = (self.app.control_thread, self.app.shell_channel_thread)
-        return [self.app.io_loop, self.app.iopub_thread.io_loop, *(each.io_loop for each in threads)]
+        return [
+            self.app.io_loop,
+            self.app.iopub_thread.io_loop,
+            *(each.io_loop for each in threads),
+        ]
 
     def _lazily_made(self) -> Iterator[int]:
         """Give the descriptors of sockets that are made when a thread first prints."""

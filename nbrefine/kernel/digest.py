@@ -42,7 +42,7 @@ async def digest(core: Core) -> StateDigest:
     """
     if core.info.language != "python":
         return EMPTY
-    return _digest(await ask(core, "digest", "digest", timeout=TIMEOUT))
+    return read_digest(await ask(core, "digest", "digest", timeout=TIMEOUT))
 
 
 async def snapshot(core: Core) -> Snapshot:
@@ -56,10 +56,11 @@ async def snapshot(core: Core) -> Snapshot:
     if core.info.language != "python":
         return Snapshot()
     told = await ask(core, "digest", "snapshot", timeout=TIMEOUT)
-    return Snapshot(_digest(told["digest"]), tuple(map(variable, told["variables"])))
+    return Snapshot(read_digest(told["digest"]), tuple(map(variable, told["variables"])))
 
 
-def _digest(told: dict[str, Any]) -> StateDigest:
+def read_digest(told: dict[str, Any]) -> StateDigest:
+    """Make a digest of what `inside.digest.digest` gives."""
     return StateDigest(
         told["hash"],
         tuple(_name(name) for name in told["names"]),

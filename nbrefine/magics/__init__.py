@@ -22,7 +22,7 @@ from nbrefine.errors import NbrefineError, RunStopped
 from nbrefine.kernel.attached import here
 from nbrefine.kernel.changes import differences
 from nbrefine.kernel.core import Core, Ticket
-from nbrefine.kernel.digest import _digest as read_digest
+from nbrefine.kernel.digest import read_digest
 from nbrefine.magics.attempt import Attempt, MainThread, attempt
 from nbrefine.magics.showing import Shown, Withheld, show
 from nbrefine.outputs import Failure

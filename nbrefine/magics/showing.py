@@ -105,14 +105,13 @@ class Withheld:
         self._lock = threading.RLock()  # text comes from the IOPub thread
 
     def __enter__(self) -> Self:
+        _flush()  # what was printed before is not of this block
         self._send = self._session.send
         self._session.send = self._take
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # a cell may have put anything there
-                stream.flush()
+        _flush()
         self._session.send = self._send
 
     @property
@@ -145,6 +144,12 @@ class Withheld:
             if self._size > _HELD:
                 self.release()
         return None
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # a cell may have put anything there
+            stream.flush()
 
 
 def _read(

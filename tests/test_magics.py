@@ -1,0 +1,384 @@
+"""`%%try`, `%keep` and `%discard` in real kernels: a stock one, and one of our own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from nbconvert.preprocessors import ExecutePreprocessor
+
+from nbrefine.kernel import Kernel
+from nbrefine.outputs import CellResult, Display, Failure, Output, Stream
+
+ASIDE = "In a branch, so nothing here has changed. The cell "
+CHOICE = "%keep runs it here, %discard forgets it.\n"
+DEAF = """
+while True:
+    try:
+        __import__("time").sleep(60)
+    except KeyboardInterrupt:
+        pass
+"""
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables of a kernel, whose temporary files go to the folder."""
+    ours = {"PYDEVD_DISABLE_FILE_VALIDATION": "1", "OPENBLAS_NUM_THREADS": "1"}
+    variables = {**os.environ, **ours, "TMPDIR": str(folder)}
+    variables.pop("PYTEST_CURRENT_TEST", None)
+    return variables
+
+
+@pytest.fixture(scope="module", params=["stock", "forked"])
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kernel]:
+    """A kernel as Jupyter starts it, and one that was forked for its controller."""
+    folder = tmp_path_factory.mktemp("stock")
+    if request.param == "forked":
+        with Kernel.start(env=environment(folder)) as kernel:
+            kernel.run("%load_ext nbrefine").result()
+            yield kernel
+        return
+    manager = KernelManager(kernel_name="python3", connection_file=str(folder / "kernel.json"))
+    with (folder / "log").open("w") as log:
+        manager.start_kernel(stdout=log, stderr=log, env=environment(folder))
+        with Kernel.connect(manager.connection_file) as kernel:
+            kernel.run("%load_ext nbrefine").result()
+            yield kernel
+        manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernel(shared: Kernel) -> Iterator[Kernel]:
+    yield shared
+    shared.run("%discard").result()
+
+
+def run(kernel: Kernel, source: str, **settings: Any) -> CellResult:
+    return kernel.run(source, timeout=60, **settings).result()
+
+
+def value(kernel: Kernel, expression: str) -> str:
+    return run(kernel, expression).text.strip()
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.01)
+
+
+def children(pid: int) -> set[int]:
+    """Give the children of a process, zombies included."""
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(word) for each in found for word in each.read_text().split()}
+
+
+def test_a_tried_cell_changes_nothing_until_it_is_kept(kernel: Kernel) -> None:
+    run(kernel, "prices = [3, 4]; same = prices; runs = 0")
+    tried = run(
+        kernel, "%%try\nsame.append(5); runs += 1; mean = sum(prices) / 3\nprint(mean)\nmean"
+    )
+    assert tried.ok
+    assert tried.text == (
+        f"4.0\n4.0\n{ASIDE}would change:\n"
+        "new: mean float 4.0\n"
+        "changed: prices list of length 2 -> 3; same list of length 2 -> 3; runs int 0 -> 1\n"
+        f"{CHOICE}"
+    )
+    assert value(kernel, "prices, same is prices, runs, 'mean' in dir()") == (
+        "([3, 4], True, 0, False)"
+    )
+    assert run(kernel, "%keep").text == "Kept: the cell has run here.\n"
+    assert value(kernel, "prices, same is prices, runs, mean") == "([3, 4, 5], True, 1, 4.0)"
+
+
+def test_a_discarded_cell_leaves_nothing(kernel: Kernel) -> None:
+    run(kernel, "rows = {'a': 1}")
+    run(kernel, "%%try\nrows['b'] = 2; extra = 1")
+    assert run(kernel, "%discard").text == "The attempt is discarded.\n"
+    assert value(kernel, "rows, 'extra' in dir()") == "({'a': 1}, False)"
+    again = run(kernel, "%keep")
+    assert again.status == "error"
+    assert "there is nothing to keep: the last attempt was discarded" in again.text
+
+
+def test_outputs_come_while_the_cell_runs(kernel: Kernel, tmp_path: Path) -> None:
+    """The cell ends only after its first line was seen here."""
+    seen = tmp_path / "seen"
+
+    def notice(output: Output) -> None:
+        if isinstance(output, Stream) and "first" in output.text:
+            seen.touch()
+
+    waits = (
+        "%%try --timeout 30\n"
+        "import pathlib, time\n"
+        "print('first', flush=True)\n"
+        f"while not pathlib.Path({str(seen)!r}).exists(): time.sleep(0.01)\n"
+        "print('last')"
+    )
+    result = run(kernel, waits, on_output=notice)
+    assert result.text.startswith("first\nlast\n")
+
+
+def test_displays_updates_and_cleared_outputs_are_those_of_the_cell(kernel: Kernel) -> None:
+    shown = run(
+        kernel,
+        "%%try\n"
+        "from IPython.display import HTML, clear_output, display\n"
+        "print('gone'); clear_output()\n"
+        "handle = display(HTML('<b>1</b>'), display_id=True)\n"
+        "handle.update(HTML('<b>2</b>'))\n"
+        "%matplotlib inline\n"
+        "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()\n"
+        "{'last': 'value'}",
+    )
+    pieces = [each for each in shown.outputs if isinstance(each, Display)]
+    assert [sorted(each.data) for each in pieces] == [
+        ["text/html", "text/plain"],
+        ["image/png", "text/plain"],
+        ["text/plain"],
+    ]
+    assert pieces[0].data["text/html"] == "<b>2</b>"
+    assert pieces[2].text == "{'last': 'value'}"
+    assert pieces[2].execution_count == shown.execution_count
+    assert "gone" not in shown.text
+
+
+def test_an_error_is_shown_as_the_cell_would_have_shown_it(kernel: Kernel) -> None:
+    run(kernel, "data = [1]; alias = data")
+    source = "alias.append(2)\nraise KeyError('column')"
+    tried = run(kernel, f"%%try\n{source}")
+    assert tried.ok  # so that Run All goes on: the kernel is well
+    (failure,) = (each for each in tried.outputs if isinstance(each, Failure))
+    assert str(failure) == "KeyError: 'column'"
+    assert "alias.append" in "".join(failure.traceback)
+    assert tried.text.endswith(f"{ASIDE}failed there.\n")
+    assert value(kernel, "data") == "[1]"
+    kept = run(kernel, "%keep")
+    assert kept.status == "error"
+    assert "the last cell tried did not run to its end" in kept.text
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("state.append(1); import os; os.kill(os.getpid(), 9)", "ended the branch: "),
+        ("state.append(1)\nwhile True: pass", "was interrupted there, as its time was up."),
+        (f"state.append(1)\n{DEAF}", "was interrupted there, as its time was up."),
+        ("state.append(1); import asyncio; await asyncio.sleep(60)", "as its time was up."),
+        ("state.append(1); import sys; sys.stdout = None", "would change:"),
+    ],
+    ids=["kill", "loop", "deaf", "await", "stdout"],
+)
+def test_the_kernel_stays_whole_whatever_the_cell_does(
+    kernel: Kernel, source: str, said: str
+) -> None:
+    run(kernel, "state = []; twin = state")
+    tried = run(kernel, f"%%try --timeout 1\n{source}")
+    assert ASIDE in tried.text
+    assert said in tried.text
+    assert value(kernel, "state, twin is state") == "([], True)"
+
+
+def test_an_interrupt_reaches_the_cell_in_the_branch(kernel: Kernel) -> None:
+    run(kernel, "calm = [1]")
+    begun: list[float] = []
+    cell = kernel.run(
+        "%%try\ncalm.append(2); print('begun', flush=True)\nwhile True: pass",
+        on_output=lambda _: begun.append(time.monotonic()),
+    )
+    until(lambda: begun)
+    kernel.interrupt().result(30)
+    result = cell.result(30)
+    assert time.monotonic() - begun[0] < 10
+    assert "KeyboardInterrupt" in result.text
+    assert "was interrupted there." in result.text
+    assert value(kernel, "calm") == "[1]"
+
+
+def test_the_next_try_discards_the_one_before(kernel: Kernel) -> None:
+    run(kernel, "%%try\nfirst = 1")
+    told = run(kernel, "%%try\nsecond = 2").text
+    assert told.startswith("The earlier attempt is discarded.\n")
+    run(kernel, "%keep")
+    assert value(kernel, "'first' in dir(), second") == "(False, 2)"
+
+
+def test_a_kept_cell_that_awaits_runs_on_the_kernels_own_loop(kernel: Kernel) -> None:
+    source = (
+        "import asyncio\nloop = asyncio.get_running_loop()\nawait asyncio.sleep(0)\nprint('slept')"
+    )
+    assert run(kernel, f"%%try\n{source}").text.startswith("slept\n")
+    assert run(kernel, "%keep").text.startswith("Kept: the cell has run here")
+    assert value(kernel, "import asyncio; loop is asyncio.get_running_loop()") == "True"
+
+
+def test_outputs_of_a_kept_cell_are_shown_where_they_differ(kernel: Kernel) -> None:
+    run(kernel, "import os")
+    tried = run(kernel, "%%try\nnumber = os.getpid(); print(number)")
+    kept = run(kernel, "%keep")
+    assert kept.text == (
+        f"{value(kernel, 'os.getpid()')}\n"
+        "Kept: the cell has run here; its outputs, above, are other ones than in the branch.\n"
+        "The state is not the branch's: number has another value.\n"
+    )
+    assert kept.text.splitlines()[0] != tried.text.splitlines()[0]
+
+
+def test_what_has_changed_since_the_try_is_said(kernel: Kernel) -> None:
+    run(kernel, "basis = 1")
+    run(kernel, "%%try\nderived = basis + 1")
+    run(kernel, "basis = 10")
+    kept = run(kernel, "%keep").text
+    assert kept == (
+        "Since the attempt this has changed here: basis has another value.\n"
+        "Kept: the cell has run here.\n"
+        "The state is not the branch's: basis has another value; derived has another value.\n"
+    )
+
+
+def test_a_cell_that_fails_only_here_says_so(kernel: Kernel) -> None:
+    run(kernel, "open_door = True")
+    run(kernel, "%%try\nassert open_door; inside = 1")
+    run(kernel, "open_door = False")
+    kept = run(kernel, "%keep")
+    assert kept.status == "error"
+    assert "AssertionError" in kept.text
+    assert "the cell failed here, though it had run in the branch" in kept.text
+
+
+def test_random_numbers_of_a_kept_cell_are_the_branches(kernel: Kernel) -> None:
+    run(kernel, "import random; random.seed(5)")
+    run(kernel, "%%try\ndrawn = random.random()")
+    assert run(kernel, "%keep").text == "Kept: the cell has run here.\n"
+    assert value(kernel, "import random; random.seed(5); drawn == random.random()") == "True"
+
+
+def test_a_kernel_that_cannot_be_branched_says_why(kernel: Kernel) -> None:
+    run(
+        kernel,
+        "import sys, types\n"
+        "torch = sys.modules['torch'] = types.ModuleType('torch')\n"
+        "torch.cuda = types.SimpleNamespace(is_initialized=lambda: True)",
+    )
+    refused = run(kernel, "%%try\nnever = 1")
+    run(kernel, "del sys.modules['torch'], torch")
+    assert refused.status == "error"
+    assert "CUDA" in refused.text
+    assert value(kernel, "'never' in dir()") == "False"
+
+
+def test_undo_and_unknown_options_are_refused_with_a_reason(kernel: Kernel) -> None:
+    undone = run(kernel, "%undo")
+    assert undone.status == "error"
+    assert "belongs to the server that started it" in undone.text
+    unknown = run(kernel, "%%try --fast\n1")
+    assert unknown.status == "error"
+    assert "unrecognized arguments: --fast; usage: %%try [--timeout SECONDS]" in unknown.text
+    empty = run(kernel, "%%try\n  \n")
+    assert "there is no code below %%try" in empty.text
+
+
+def test_a_widget_of_the_branch_is_shown_as_text_and_one_of_the_kernel_as_itself(
+    kernel: Kernel,
+) -> None:
+    run(kernel, "import ipywidgets; known = ipywidgets.IntSlider(3)")
+    tried = run(kernel, "%%try\ndisplay(known); display(ipywidgets.IntText(4))")
+    here, there = (each for each in tried.outputs if isinstance(each, Display))
+    assert VIEW in here.data
+    assert VIEW not in there.data
+    assert "IntText" in there.text
+
+
+def test_a_branch_tries_cells_in_branches_of_its_own(kernel: Kernel) -> None:
+    run(kernel, "depth = [0]")
+    run(kernel, "%%try\npass")
+    nested = run(
+        kernel, "%%try\nget_ipython().run_cell('%%try\\ndepth.append(1); print(depth)')\ndepth"
+    )
+    assert "[0, 1]" in nested.text
+    assert value(kernel, "depth") == "[0]"
+
+
+def test_thirty_tries_leave_nothing(kernel: Kernel) -> None:
+    run(kernel, "import os")
+    pid = int(value(kernel, "os.getpid()"))
+    folders = "import glob, tempfile; glob.glob(tempfile.gettempdir() + '/nbrefine-*')"
+    run(kernel, "%%try\npass")
+    run(kernel, "%discard")
+    until(lambda: not children(pid))
+
+    def descriptors() -> int:
+        return int(value(kernel, "len(os.listdir('/proc/self/fd'))"))
+
+    before = descriptors()
+    for number in range(30):
+        ending = ("%keep", "%discard", "pass")[number % 3]
+        assert run(kernel, f"%%try\ncount = {number}").ok
+        assert run(kernel, ending).ok
+    run(kernel, "%discard")
+    until(lambda: not children(pid))
+    until(lambda: descriptors() <= before)
+    until(lambda: value(kernel, folders) == "[]")
+
+
+def test_the_magics_go_when_they_are_unloaded(kernel: Kernel) -> None:
+    run(kernel, "%%try\nwaits = 1")
+    assert run(kernel, "%unload_ext nbrefine").ok
+    assert "not found" in run(kernel, "%%try\n1").text
+    run(kernel, "%load_ext nbrefine")
+    assert run(kernel, "%%try\n1").ok
+
+
+def test_a_notebook_runs_from_top_to_bottom() -> None:
+    """As Run All, papermill and nbconvert run it."""
+    cells = [
+        "%load_ext nbrefine",
+        "table = [1, 2, 3]",
+        "%%try\ntable.append(4)\nprint(len(table))",
+        "%keep",
+        "%%try\ntable.clear()",
+        "%discard",
+        "table",
+    ]
+
+    form: Any = nbformat.v4
+    preprocessor: Any = ExecutePreprocessor
+
+    def notebook() -> Any:
+        return form.new_notebook(cells=[form.new_code_cell(each) for each in cells])
+
+    ran = NotebookClient(notebook(), kernel_name="python3", timeout=60).execute()
+    converted, _ = preprocessor(kernel_name="python3", timeout=60).preprocess(notebook())
+    for done in (ran, converted):
+        assert done.cells[3].outputs[0].text == "Kept: the cell has run here.\n"
+        assert done.cells[6].outputs[0].data["text/plain"] == "[1, 2, 3, 4]"
+
+
+def test_plain_ipython_is_told_that_it_is_no_kernel(tmp_path: Path) -> None:
+    code = "%load_ext nbrefine\nget_ipython().run_cell_magic('try', '', 'x = 1')\nprint('on')"
+    done = subprocess.run(
+        [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "-c", code],
+        env={**environment(tmp_path), "IPYTHONDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "UsageError: this is plain IPython, and only a Jupyter kernel can be branched" in (
+        done.stderr + done.stdout
+    )

@@ -43,7 +43,7 @@ class StateDigest:
     names: tuple[NameDigest, ...] = ()
     """In the order in which they were bound."""
     random: tuple[str, ...] = ()
-    """Hashes of the global states of `random` and of `numpy.random`."""
+    """Hashes of the global states of `random` and of `numpy.random`, "" where it is not loaded."""
     shared: tuple[tuple[str, ...], ...] = ()
     """Names that reach the same mutable object: a change through one is seen in the others."""
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
 
+from nbrefine.bindings import StateChange, StateDigest
 from nbrefine.outputs import CellResult, Output
 
 
@@ -298,6 +299,10 @@ class Turn:
     accepted: bool = False
     isolation: Isolation = "none"
     isolation_reason: str = ""
+    digest: StateDigest | None = None
+    """What the session's state was after the attempt; None where it was not taken."""
+    change: StateChange | None = None
+    """What the attempt changed in the session; None where it was not looked at."""
     escalated: bool = False
     """Whether the prompt asked for another approach because code came back unchanged."""
     started: str = ""

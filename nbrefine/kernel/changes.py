@@ -37,7 +37,8 @@ def changes(before: Snapshot | StateDigest, after: Snapshot | StateDigest) -> St
     kept = {told.name for told in old.names} & {told.name for told in new.names}
     return StateChange(
         tuple(names),
-        random=old.random != new.random,
+        # A module that has just been loaded drew its state by chance.
+        random=any(a != b for a, b in zip(old.random, new.random, strict=False) if a and b),
         sharing=_shared(old, kept) != _shared(new, kept),
         partly=tuple(partly),
     )
@@ -62,7 +63,7 @@ def differences(wanted: StateDigest, found: StateDigest) -> tuple[str, ...]:
         told.append("the random generators are in another state")
     if change.sharing:
         told.append("other names share an object")
-    if not told and wanted.hash != found.hash:
+    if not told and wanted.hash != found.hash and wanted.random == found.random:
         told.append("other parts of the names are shared")
     return tuple(told)
 
@@ -139,11 +140,8 @@ def _changed(change: NameChange) -> str:
 
 def _told(binding: Binding) -> str:
     extent = _extent(binding)
-    if binding.kind == "data" and binding.shape is None and binding.preview:
-        return f"{extent} {_cut(binding.preview)}"
-    if binding.kind in ("function", "class"):
-        return f"{extent} {_cut(binding.preview)}".rstrip()
-    return extent
+    known = binding.kind == "data" and binding.shape is not None
+    return extent if known else f"{extent} {_cut(binding.preview)}".rstrip()
 
 
 def _extent(binding: Binding) -> str:
@@ -171,7 +169,8 @@ def _cut(preview: str) -> str:
 def _fitted(title: str, told: Sequence[str], room: int) -> str:
     kept: list[str] = []
     for index, text in enumerate(told):
-        if kept and len(title) + len("; ".join([*kept, text])) > room:
-            return f"{title}{'; '.join(kept)} and {len(told) - index} more"
+        more = f" and {len(told) - index} more"
+        if kept and len(title + "; ".join([*kept, text]) + more) > room:
+            return f"{title}{'; '.join(kept)}{more}"
         kept.append(text)
     return title + "; ".join(kept)

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nbrefine import notebook
+from nbrefine.bindings import Binding, NameChange, NameDigest, StateChange, StateDigest
 from nbrefine.notebook import codec, document
 from nbrefine.outputs import CellResult, Cut, Death, Display, Failure, Stream, Timing
 from nbrefine.values import (
@@ -92,6 +93,26 @@ REPORTS = st.builds(
     entry_point=TEXT,
     seconds=REAL,
 )
+DIGEST = StateDigest(
+    "0f",
+    (
+        NameDigest("df", "DataFrame", "1e", (344, 7), sampled=True),
+        NameDigest("gen", "generator", "2d", opaque=("generator", "```\n")),
+        NameDigest("slow", "Slow", unseen="took over 2 s"),
+    ),
+    ("3c", ""),
+    (("a", "b"), ("df", "gen")),
+)
+CHANGE = StateChange(
+    (
+        NameChange("df", None, Binding("DataFrame", shape=(344, 7), preview="</details>" * 200)),
+        NameChange("n", Binding("int", preview="3"), Binding("A", "class", (), "\u2028")),
+        NameChange("tmp", Binding("str")),
+    ),
+    random=True,
+    sharing=True,
+    partly=("gen",),
+)
 TURNS = st.builds(
     Turn,
     number=WHOLE,
@@ -108,6 +129,8 @@ TURNS = st.builds(
     feedback=TEXT,
     isolation=st.sampled_from(["fork", "rebuild", "none"]),
     isolation_reason=TEXT,
+    digest=st.sampled_from([None, DIGEST, StateDigest("")]),
+    change=st.sampled_from([None, CHANGE, StateChange()]),
     seconds=REAL,
 )
 ACCEPTED = st.builds(

@@ -43,7 +43,7 @@ def _digest(items: list[tuple[str, Any]]) -> dict[str, Any]:
         walk = Walk(look)
         names.append(_name(name, value, walk, ends))
         held[name] = {} if names[-1]["unseen"] else walk.marks
-    states = _hashed(_random_states(look))
+    states = _random_states(look)
     shared = _shared(held)
     facts = sorted((told["name"], told["type"], told["hash"]) for told in names)
     return {
@@ -83,11 +83,12 @@ def _name(name: str, value: Any, walk: Walk, ends: float) -> dict[str, Any]:
     return told
 
 
-def _random_states(look: Look) -> list[Any]:
+def _random_states(look: Look) -> list[str]:
     """Give the states of the generators that `random` and `numpy.random` draw from."""
     numpy = sys.modules.get("numpy.random")
-    states = [random.getstate(), numpy.get_state(legacy=False) if numpy else None]
-    return [Walk(look).of(state).hex() for state in states]
+    states = [Walk(look).of(random.getstate()).hex()]
+    states.append(Walk(look).of(numpy.get_state(legacy=False)).hex() if numpy else "")
+    return states
 
 
 def _shared(

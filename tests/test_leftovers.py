@@ -1,0 +1,97 @@
+"""What an attempt reads that only rejected attempts have bound is found in its source."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbrefine.bindings import Binding, NameChange, StateChange
+from nbrefine.leftovers import leftovers, stale_names, stale_notice
+from nbrefine.values import Isolation, Turn
+
+
+def turn(
+    number: int, *new: str, gone: str = "", accepted: bool = False, isolation: Isolation = "none"
+) -> Turn:
+    names = [NameChange(name, None, Binding("int")) for name in new]
+    names += [NameChange(name, Binding("int")) for name in gone.split()]
+    change = StateChange(tuple(names))
+    return Turn(number, accepted=accepted, isolation=isolation, change=change)
+
+
+def test_names_of_rejected_attempts_are_left_until_an_accepted_one_binds_or_deletes_them() -> None:
+    turns = [
+        turn(1, "df", "clean", "tmp"),
+        turn(2, "clean", "other"),
+        turn(3, "df", gone="tmp", accepted=True),
+        turn(4, "branch", isolation="fork"),
+        Turn(5),
+    ]
+    assert leftovers(turns[:1]) == {"df": 1, "clean": 1, "tmp": 1}
+    assert leftovers(turns) == {"clean": 2, "other": 2}
+    assert leftovers([turn(1, "x"), turn(2, gone="x")]) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "stale"),
+    [
+        ("print(x)", "x"),
+        ("x = 1\nprint(x)", ""),
+        ("print(x)\nx = 1", "x"),
+        ("x = x + 1", "x"),
+        ("x += 1", "x"),
+        ("x[0] = 1", "x"),
+        ("x.a = 1", "x"),
+        ("x: int\nprint(x)", "x"),
+        ("x: int = 3\nprint(x)", ""),
+        ("del x", "x"),
+        ("x = 1\ndel x", ""),
+        ("import x\nx.a", ""),
+        ("import x.y as z\nx", "x"),
+        ("from a import b as x\nx", ""),
+        ("import a.x\nx", "x"),
+        ("for x in y: x", "y"),
+        ("for i in range(x): pass", "x"),
+        ("[x for x in y]", "y"),
+        ("[z for x in x for z in y]", "x y"),
+        ("[x for x in z]\nx", "z x"),
+        ("{x: y for x, y in z}", "z"),
+        ("[(x := i) for i in y]\nx", "y"),
+        ("(x := 1)\nx", ""),
+        ("[lambda: x for x in z]", "z"),
+        ("with y as x: x", "y"),
+        ("try: pass\nexcept E as x: x", ""),
+        ("if y: x = 1\nprint(x)", "y"),
+        ("match y:\n    case {'a': x, **z}: x, z\n    case [*z]: z", "y"),
+        ("def f(x, y=y): return x, y, z", "y z"),
+        ("def f():\n    x = 1\n    return x", ""),
+        ("def f():\n    return x\nx = 1\nf()", ""),
+        ("def f():\n    global x\n    x = 1", ""),
+        ("def f(): x[0] = 1", "x"),
+        ("def f():\n    def g(): return x\n    x = 1\n    return g", ""),
+        ("@x\ndef f() -> y: ...", "x y"),
+        ("lambda x: x + y", "y"),
+        ("class A(x):\n    y = 1\n    z = y\n    def f(self): return y", "x y"),
+        ("class x: ...\nx()", ""),
+        ("f'{x!r:>{y}}'", "x y"),
+        ("async def f(): await x\nasync for y in z: pass", "z x"),
+        ("%time x.sum()\ny", "y"),
+        ("a.x", ""),
+        ("f(x=1)", ""),
+        ("'x'", ""),
+        ("x = = 1", ""),
+    ],
+)
+def test_reads_are_found_as_python_scopes_them(source: str, stale: str) -> None:
+    assert stale_names(source, {"x", "y", "z"}) == tuple(stale.split())
+
+
+def test_the_notice_names_names_and_turns() -> None:
+    left = {"clean": 2, "df": 3, "n": 1}
+    assert stale_notice("total = df.sum()\nclean", left) == (
+        "The code reads `df` and `clean` as rejected attempts left them (turns 2, 3). "
+        "The accepted cells alone do not give that; bind it in the code itself."
+    )
+    assert stale_notice("print(n)", left).startswith(
+        "The code reads `n` as rejected attempts left it (turn 1). "
+    )
+    assert stale_notice("df = 1", left) == ""

@@ -207,6 +207,27 @@ def test_children_are_named(process: Process) -> None:
     assert "'sleep'" in told[1]["detail"]
 
 
+def test_pools_of_processes_are_told_once(process: Process) -> None:
+    """Not their threads and helpers as well; joblib's are no loss, as it starts new ones."""
+    told = process(
+        """
+        import joblib, multiprocessing
+        from multiprocessing.pool import ThreadPool
+        joblib.Parallel(n_jobs=2)(joblib.delayed(abs)(-n) for n in range(3))
+        told.append(scan())
+        multiprocessing.get_context("forkserver").Process(target=abs, args=(1,)).start()
+        pool, threads = multiprocessing.get_context("fork").Pool(1), ThreadPool(1)
+        pool.map(abs, [-1])
+        told.append(scan())
+        pool.terminate()
+        joblib.externals.loky.get_reusable_executor().shutdown(kill_workers=True)
+        """
+    )
+    assert kinds(told[0]) == [("loky", "repaired")]
+    assert ("multiprocessing", "lost") in kinds(told[1])
+    assert {kind for kind, _ in kinds(told[1])} == {"multiprocessing", "loky"}
+
+
 def test_a_connection_forbids_a_fork_and_its_peer_is_named(process: Process, web: str) -> None:
     host, port = web.split(":")
     told = process(

@@ -221,7 +221,7 @@ def test_hammering_threads_harm_no_branch_if_openblas_has_one(single: Kernel, va
         logger.warning("y"); numpy.ones((300, 300)) @ numpy.ones((300, 300))
         sqlite3.connect(":memory:").execute("select 1").fetchall(), json.loads("[7]")
     """
-    for _ in range(20):
+    for _ in range(10):
         value(single, "0")  # so that the next branch is of a new copy
         with single.branch().result() as trial:
             assert value(trial, check) == "([(1,)], [7])"

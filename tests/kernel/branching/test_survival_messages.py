@@ -191,3 +191,18 @@ def test_a_branch_that_is_shut_down_does_its_own_exit_work_only(
     assert not (tmp_path / "kernel").exists()
     assert folder.is_dir()
     value(shared, "folder.cleanup()")
+
+
+def test_an_adopted_branch_removes_what_the_kernel_would_have_removed(value: Value) -> None:
+    with Kernel.start() as kernel:
+        made = "import tempfile\nfolder = tempfile.TemporaryDirectory()\nprint(folder.name)"
+        before = Path(value(kernel, made))
+        for _ in range(2):
+            with kernel.branch() as trial:
+                value(trial, "other = tempfile.TemporaryDirectory()")
+                kernel.adopt(trial).result()
+        after = Path(value(kernel, "print(other.name)"))
+        assert before.is_dir()
+        assert after.is_dir()
+    assert not before.exists()
+    assert not after.exists()

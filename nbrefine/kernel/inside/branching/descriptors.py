@@ -39,13 +39,19 @@ def is_file(descriptor: int, target: str) -> bool:
     """Tell a regular file or a folder from all else that is open."""
     if not target.startswith("/"):
         return False
-    mode = os.fstat(descriptor).st_mode
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:  # another thread has closed it
+        return False
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def is_writable(descriptor: int) -> bool:
     """Tell whether a descriptor was opened for writing."""
-    return bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE)
+    try:
+        return bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -60,15 +66,13 @@ def as_socket(descriptor: int) -> Iterator[socket.socket]:
 
 def is_tied(descriptor: int) -> bool:
     """Tell a socket that is connected to a named peer, or listens; datagrams stay whole."""
-    with as_socket(descriptor) as opened:
-        if opened.type == socket.SOCK_DGRAM or opened.family == getattr(socket, "AF_NETLINK", -1):
+    with contextlib.suppress(OSError), as_socket(descriptor) as opened:
+        if opened.type == socket.SOCK_DGRAM or opened.family == socket.AF_NETLINK:
             return False
         if opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return True
-        try:
-            return bool(opened.getpeername() or opened.getsockname())
-        except OSError:
-            return False
+        return bool(opened.getpeername() or opened.getsockname())
+    return False
 
 
 def address_text(address: Any) -> str:

@@ -53,6 +53,13 @@ _LOOP_PACKAGES = (*threads.OWN, "tornado")
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 _LOKY = "joblib.externals.loky.reusable_executor"
 
+# Processes that a branch starts anew when it needs them: module, object, its attribute.
+_HELPERS = (
+    ("multiprocessing.resource_tracker", "_resource_tracker", "_pid"),
+    ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
+    ("joblib.externals.loky.backend.resource_tracker", "_resource_tracker", "_pid"),
+)
+
 
 def scan(app: Any) -> list[Hazard]:
     """List the hazards of forking the kernel of `app` now; never raises.
@@ -155,14 +162,18 @@ def _memory(seen: _Seen) -> list[Hazard]:
 
 
 def _threads(seen: _Seen) -> list[Hazard]:
-    workers: dict[int, list[Any]] = defaultdict(list)
-    others = []
+    pools: dict[int, list[threading.Thread]] = defaultdict(list)
+    others, unusable = [], False
     for thread in seen.threads:
+        if threads.serves_processes(thread):
+            continue
         executor = threads.executor_of(thread)
-        if executor is None:
-            others.append(thread)
+        if executor is not None:
+            pools[id(executor)].append(thread)
+        elif threads.is_worker(thread):
+            unusable = True
         else:
-            workers[id(executor)].append(thread)
+            others.append(thread)
     found = _calculating(seen)
     found += _each(
         "thread",
@@ -170,7 +181,10 @@ def _threads(seen: _Seen) -> list[Hazard]:
         [repr(each.name) for each in others],
         "thread {} does not run in the branch; what it holds locked stays locked there",
     )
-    for pool in workers.values():
+    if unusable:
+        text = "the thread pools of multiprocessing cannot be used in the branch"
+        found.append(_hazard("multiprocessing", "lost", text))
+    for pool in pools.values():
         busy = sum(threads.work_of(each, seen.frames) is not None for each in pool)
         name = pool[0].name.rpartition("_")[0] or pool[0].name
         text = f"thread pool {name!r} starts new workers in the branch"
@@ -207,15 +221,19 @@ def _tasks(seen: _Seen) -> list[Hazard]:
 
 
 def _children(seen: _Seen) -> list[Hazard]:
+    found = []
     pids = _child_processes()
-    module: Any = sys.modules.get("multiprocessing.process")
-    workers = {each.pid: each.name for each in getattr(module, "_children", ())}
-    found = _each(
-        "multiprocessing",
-        "lost",
-        [repr(name) for pid, name in workers.items() if pid in pids],
-        "multiprocessing worker {} serves the live kernel only",
-    )
+    for module, instance, name in _HELPERS:
+        helper = getattr(sys.modules.get(module), instance, None)
+        pids.pop(getattr(helper, name, None) or 0, None)
+    process: Any = sys.modules.get("multiprocessing.process")
+    workers = {each.pid: each.name for each in getattr(process, "_children", ())}
+    names = [repr(name) for pid, name in workers.items() if pid in pids]
+    if getattr(sys.modules.get(_LOKY), "_executor", None) is not None:
+        names = [name for name in names if not name.startswith("'Loky")]
+        found.append(_hazard("loky", "repaired", "joblib starts new processes in the branch"))
+    text = "multiprocessing worker {} serves the live kernel only"
+    found += _each("multiprocessing", "lost", names, text)
     names = [f"{name!r} ({pid})" for pid, name in pids.items() if pid not in workers]
     text = "process {} goes on as the live kernel's child; the branch cannot wait for it"
     return found + _each("process", "note", names, text)
@@ -268,7 +286,11 @@ def _files(seen: _Seen) -> list[Hazard]:
     written, databases = [], []
     mapped = {each.path for each in seen.mappings}  # of these more is told
     history = str(getattr(seen.app.shell.history_manager, "hist_file", ""))
+    streams = (getattr(seen.app.kernel, name, None) for name in ("_stdout", "_stderr"))
+    copies = {getattr(each, "_original_stdstream_copy", -1) for each in streams}
     for descriptor, target in seen.table.items():
+        if descriptor in copies:  # where the kernel's server keeps its log
+            continue
         if not descriptors.is_file(descriptor, target) or not descriptors.is_writable(descriptor):
             continue
         if (
@@ -313,9 +335,6 @@ def _watchers(seen: _Seen) -> list[Hazard]:
     if libraries.cannot_pause_openmp():
         text = "OpenMP works with one thread in the branch"
         found.append(_hazard("openmp", "repaired", text))
-    if getattr(sys.modules.get(_LOKY), "_executor", None) is not None:
-        text = "joblib starts new processes in the branch"
-        found.append(_hazard("loky", "repaired", text))
     return found
 
 

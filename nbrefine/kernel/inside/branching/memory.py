@@ -66,14 +66,12 @@ class Copies:
         mappings = [each for each in shared() if is_unnamed(each)]
         if not mappings or sum(each.size for each in mappings) > LIMIT:
             return
-        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        # Where nothing lies behind a mapping this fails, and a plain access would kill.
+        with contextlib.suppress(OSError), open("/proc/self/mem", "rb", buffering=0) as memory:
             for each in mappings:
-                # Where nothing lies behind the mapping this fails, and a plain access would kill.
                 with contextlib.suppress(OSError):
-                    self._held.append((each, os.pread(memory, each.size, each.start)))
-        finally:
-            os.close(memory)
+                    content = os.pread(memory.fileno(), each.size, each.start)
+                    self._held.append((each, content))
 
     def place(self) -> None:
         """Put the copies where the shared memory was."""

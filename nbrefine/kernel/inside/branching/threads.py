@@ -16,15 +16,9 @@ OWN = ("ipykernel", "IPython", "zmq", "nbrefine", "_nbrefine_branching", "debugp
 _OWN_NAMES = ("MainThread", "IOPub", "Control", "Heartbeat", "Shell channel")
 _OWN_PREFIXES = ("nbrefine-", "subshell-", "pydevd.")
 
-# Threads that carry messages for others, and run no code of the user's.
-_MESSENGERS = (
-    "multiprocessing.",
-    "concurrent.futures.process",
-    "joblib.externals.loky",
-    "asyncio",
-    "subprocess",
-    "logging",
-)
+# Threads that carry messages for pools of processes, and run no code of the user's.
+_OF_POOLS = ("multiprocessing.", "concurrent.futures.process", "joblib.externals.loky")
+_MESSENGERS = (*_OF_POOLS, "asyncio", "subprocess", "logging")
 
 
 def of_user() -> list[threading.Thread]:
@@ -48,6 +42,16 @@ def executor_of(thread: threading.Thread) -> Any:
     return thread._args[0]()  # type: ignore[attr-defined]
 
 
+def is_worker(thread: threading.Thread) -> bool:
+    """Tell a worker of a thread pool, of `concurrent.futures` or of `multiprocessing`."""
+    return getattr(thread, "_target", None) in _pools()
+
+
+def serves_processes(thread: threading.Thread) -> bool:
+    """Tell a thread that only serves a pool of processes, of which more is known than of it."""
+    return not is_worker(thread) and origin(thread).startswith(_OF_POOLS)
+
+
 def work_of(thread: threading.Thread, frames: dict[int, FrameType]) -> Any:
     """Give what a worker of a thread pool is working at, or None if it waits for work."""
     target: Any = getattr(thread, "_target", None)
@@ -65,7 +69,7 @@ def may_calculate(thread: threading.Thread, frames: dict[int, FrameType]) -> boo
 
     An idle worker of a thread pool is not: only another thread could give it work.
     """
-    if getattr(thread, "_target", None) in _pools():
+    if is_worker(thread):
         return work_of(thread, frames) is not None
     return not origin(thread).startswith(_MESSENGERS)
 

@@ -109,6 +109,8 @@ def _reset_multiprocessing() -> None:
         for each in list(util._afterfork_registry.values()):
             if isinstance(each, queues.Queue):
                 each._reset(after_fork=True)
+                _free(each._rlock)
+                _free(each._wlock)
     for module, instance in (
         ("multiprocessing.resource_tracker", "_resource_tracker"),
         ("multiprocessing.forkserver", "_forkserver"),
@@ -118,6 +120,12 @@ def _reset_multiprocessing() -> None:
         if helper is not None:
             _LOST.append(dict(vars(helper)))
             type(helper).__init__(helper)
+
+
+def _free(lock: Any) -> None:
+    """Release a lock of a queue's own: who holds it waits in a process that is not the branch's."""
+    if lock is not None and lock._semlock._is_zero():
+        lock.release()
 
 
 def _drop_loky() -> None:

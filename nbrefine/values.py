@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from nbrefine.bindings import StateChange, StateDigest
+from nbrefine.files import FileChanges
 from nbrefine.outputs import CellResult, Output
 
 
@@ -290,6 +291,8 @@ class Turn:
     extraction: Extraction = Extraction("no-code")
     result: CellResult | None = None
     """None where there was nothing to run."""
+    files: FileChanges | None = None
+    """What the attempt did to the working folder; None where nobody looked."""
     tests: TestReport | None = None
     """None where the task has no visible tests or nothing ran."""
     signals: SignalBundle = SignalBundle()

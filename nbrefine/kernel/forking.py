@@ -57,7 +57,7 @@ class Nursery:
         connection.setblocking(False)
         self.pid = pid
         self.closed = False
-        """Whether it can fork no more, because either end is closed."""
+        """Whether either end is known to be closed."""
         self._connection = connection
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -115,6 +115,13 @@ class Nursery:
             wire.close(fds)
             raise KernelStartError(f"A process could not be forked: {message.get('why')}")
         return Forked(int(message["pid"]), fds[0], near, (self, *heirs))
+
+    def open(self) -> bool:
+        """Look whether the nursery is there still."""
+        with self._lock:
+            if not self.closed:
+                self._take()
+            return not self.closed
 
     async def answers(self, limit: float) -> bool:
         """Tell whether it reacts within so many seconds."""

@@ -11,10 +11,10 @@ import atexit
 import itertools
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nbrefine.kernel.building import Handle, build, gone
+from nbrefine.kernel.building import Handle, Unbuildable, build, gone
 from nbrefine.kernel.forking import Forked, Nursery
 from nbrefine.kernel.runtime import MARK, RuntimeFolder, kill_family
 from nbrefine.kernel.templates import fork_keeper
@@ -104,10 +104,35 @@ class Keeper:
             folder.remove()
             raise
 
+    @classmethod
+    async def start_without_missing(
+        cls,
+        python: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        cwd: str | None,
+        preload: tuple[str, ...],
+        on_missing: Callable[[str], object],
+    ) -> Keeper:
+        """Start a keeper with those of the packages imported that can be.
+
+        Parameters
+        ----------
+        on_missing: told in a sentence of each package that cannot.
+        """
+        while True:
+            try:
+                return await cls.start(python, environment, cwd=cwd, preload=preload)
+            except Unbuildable as error:
+                if error.package not in preload:
+                    raise
+                on_missing(f"{error.message}; kernels start without it")
+                preload = tuple(each for each in preload if each != error.package)
+
     @property
     def alive(self) -> bool:
         """Whether it can fork."""
-        return not self.nursery.closed
+        return self.nursery.open()
 
     def number(self) -> int:
         """Give the next kernel of the session its number."""

@@ -6,7 +6,8 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nbrefine.errors import KernelStartError
+from nbrefine.errors import KernelStartError, UsageError
+from nbrefine.kernel.building import Unbuildable
 from nbrefine.kernel.environment import kernel_environment
 from nbrefine.kernel.evidence import recorded
 from nbrefine.kernel.forked import Branch, Fresh
@@ -89,7 +90,7 @@ async def start_process(
 
     Raises
     ------
-    UsageError: no such kernelspec, no such working folder, or no such seed.
+    UsageError: no such kernelspec, working folder, seed, or package to import beforehand.
     KernelStartError: the command could not be started.
     """
     spec = find_spec(launch)
@@ -110,19 +111,7 @@ async def _fork(
     launch: Launch, spec: KernelSpec, command: PythonCommand, limit: float, keeper: Keeper | None
 ) -> Fresh:
     if keeper is None or not keeper.alive:
-        environment = kernel_environment(launch.env, seed=launch.seed)
-        try:
-            keeper = await Keeper.start(
-                command.python,
-                spec_environment(spec, environment),
-                cwd=launch.cwd,
-                preload=preloads(spec) if launch.preload is None else launch.preload,
-            )
-        except KernelStartError as error:
-            raise Unforkable(str(error)) from error
-        if wrong := recorded(keeper):
-            await keeper.close()
-            raise Unforkable(wrong)
+        keeper = await _new_keeper(launch, spec, command)
     return await Fresh.start(
         keeper,
         launch,
@@ -130,3 +119,29 @@ async def _fork(
         arguments=(*QUIET, *command.arguments, *launch.arguments),
         limit=limit,
     )
+
+
+async def _new_keeper(launch: Launch, spec: KernelSpec, command: PythonCommand) -> Keeper:
+    environment = spec_environment(spec, kernel_environment(launch.env, seed=launch.seed))
+    by_default = preloads(spec)
+    try:
+        if launch.preload is None and by_default is not None:
+            keeper = await Keeper.start_without_missing(
+                command.python,
+                environment,
+                cwd=launch.cwd,
+                preload=by_default,
+                on_missing=lambda _: None,
+            )
+        else:
+            keeper = await Keeper.start(
+                command.python, environment, cwd=launch.cwd, preload=launch.preload
+            )
+    except KernelStartError as error:
+        if isinstance(error, Unbuildable) and error.package:
+            raise UsageError(error.message, hint="Install it there, or leave it out") from error
+        raise Unforkable(str(error)) from error
+    if wrong := recorded(keeper):
+        await keeper.close()
+        raise Unforkable(wrong)
+    return keeper

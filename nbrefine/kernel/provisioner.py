@@ -30,7 +30,6 @@ from traitlets import List, Unicode
 
 from nbrefine._portal import Run
 from nbrefine.errors import KernelStartError
-from nbrefine.kernel.building import Unbuildable
 from nbrefine.kernel.forking import Forked
 from nbrefine.kernel.keeper import Keeper
 from nbrefine.kernel.launch import PythonCommand, Unforkable, split_command
@@ -123,7 +122,13 @@ class ForkProvisioner(LocalProvisioner):
 
     async def _fork(self, command: PythonCommand, settings: Mapping[str, Any]) -> Forked:
         """Fork a keeper from the template, and from that the kernel; runs on the portal."""
-        keeper = await self._new_keeper(command, settings)
+        keeper = await Keeper.start_without_missing(
+            command.python,
+            settings.get("env") or os.environ,
+            cwd=str(settings.get("cwd") or Path.cwd()),
+            preload=tuple(self.preload),
+            on_missing=self._tell,
+        )
         keeper.acquire()
         try:
             spawn = {
@@ -150,22 +155,6 @@ class ForkProvisioner(LocalProvisioner):
             raise
         self._keeper = keeper
         return process
-
-    async def _new_keeper(self, command: PythonCommand, settings: Mapping[str, Any]) -> Keeper:
-        packages = tuple(self.preload)
-        while True:
-            try:
-                return await Keeper.start(
-                    command.python,
-                    settings.get("env") or os.environ,
-                    cwd=str(settings.get("cwd") or Path.cwd()),
-                    preload=packages,
-                )
-            except Unbuildable as error:
-                if error.package not in packages:
-                    raise
-                self._tell(f"{error.message}; kernels start without it")
-                packages = tuple(each for each in packages if each != error.package)
 
     def _tell(self, warning: str) -> None:
         """Log a warning, and the same one once only."""

@@ -1,0 +1,189 @@
+"""Clean replay: what is compared, what is told, and what counts as the same."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nbrefine import notebook
+from nbrefine.env import NotebookEnvironment
+from nbrefine.errors import RecordError, UsageError
+from nbrefine.rerun import PackageChange, Replay, replay
+from nbrefine.state import Action
+from nbrefine.values import Episode, Task, Turn
+
+TASK = Task(
+    "t",
+    setup="import random\nitems = [1, 2]\nsame = items",
+    tests="assert len(items) == 3",
+)
+REJECTED = "items.append(random.random()); items.append(0)"
+ACCEPTED = """\
+same.append(random.random())
+order = list({"a", "b", "c", "d"})
+class Box:
+    size = 3
+box = Box()"""
+
+
+def played(task: Task, *cells: str, cwd: Path | None = None, isolation: str = "auto") -> Episode:
+    """Run cells through the environment and give their episode."""
+    with NotebookEnvironment(task, cwd=cwd, isolation=isolation) as env:  # type: ignore[arg-type]
+        state = env.reset(seed=5)[0]
+        for cell in cells:
+            state = env.step(state, Action.from_code(cell)).next_state
+    episode: Episode = state.hidden.episode
+    return episode
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Episode:
+    episode = played(TASK, REJECTED, ACCEPTED)
+    assert [turn.accepted for turn in episode.turns] == [False, True]
+    return episode
+
+
+def edited(episode: Episode, **sources: str) -> Episode:
+    """Let the setup or the accepted cell of a record say something else than what was run."""
+    setup, (first, last) = episode.setup, episode.turns
+    assert setup is not None
+    assert last.result is not None
+    setup = replace(setup, source=sources.get("setup", setup.source))
+    last = replace(last, result=replace(last.result, source=sources.get("cell", last.code)))
+    return replace(episode, setup=setup, turns=(first, last))
+
+
+def told(replayed: Replay) -> list[tuple[str, str]]:
+    return [(step.cell, step.verdict) for step in replayed.steps]
+
+
+def test_accepted_cells_give_the_recorded_state_with_seeds_and_the_order_of_sets(
+    recorded: Episode, tmp_path: Path
+) -> None:
+    path = tmp_path / "episode.ipynb"
+    notebook.save(recorded, path)
+    replayed = replay(path)
+    assert told(replayed) == [("ep-setup", "no digest"), ("s01-a02", "same")]
+    assert replayed.ok
+    assert replayed.first is None
+    assert replayed.packages == ()
+    assert replayed.kernel.name == "python3"
+
+
+def test_another_state_is_told_name_by_name(recorded: Episode) -> None:
+    cell = ACCEPTED.replace("size = 3", "size = 4") + "\nitems.append(1); leak = 0; del same"
+    replayed = replay(edited(recorded, cell=cell))
+    assert told(replayed)[1] == ("s01-a02", "differs")
+    assert not replayed.ok
+    assert replayed.first is replayed.steps[1]
+    details = " | ".join(replayed.steps[1].details)
+    for name in ("items", "leak", "same", "Box"):
+        assert name in details
+    assert "order" not in details
+
+
+def test_a_draw_more_is_seen_in_the_random_state(recorded: Episode) -> None:
+    replayed = replay(edited(recorded, cell=f"{ACCEPTED}\nrandom.random();"))
+    assert replayed.steps[1].details == ("the random generators are in another state",)
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ("nowhere", "NameError: name 'nowhere' is not defined"),
+        ("import os; os._exit(4)", "the kernel died (exit code 4)"),
+        ("while True: pass", "the cell ran longer than 1 s"),
+    ],
+)
+def test_a_cell_that_does_not_run_to_its_end_has_failed(
+    recorded: Episode, cell: str, why: str
+) -> None:
+    replayed = replay(edited(recorded, cell=cell), timeout=1)
+    assert told(replayed)[1] == ("s01-a02", "failed")
+    assert replayed.steps[1].details == (why,)
+    assert not replayed.ok
+
+
+def test_nothing_is_run_after_a_cell_that_failed(recorded: Episode) -> None:
+    replayed = replay(edited(recorded, setup="1 / 0"))
+    assert told(replayed) == [("ep-setup", "failed"), ("s01-a02", "not run")]
+    assert replayed.steps[1].result is None
+    assert replayed.first is replayed.steps[0]
+
+
+def test_without_a_recorded_digest_only_the_end_of_a_cell_counts(recorded: Episode) -> None:
+    turns = tuple(replace(turn, digest=None) for turn in recorded.turns)
+    replayed = replay(replace(recorded, turns=turns))
+    assert told(replayed)[1] == ("s01-a02", "no digest")
+    assert replayed.ok
+
+
+def test_packages_that_are_not_as_recorded_are_named_and_used_ones_first(
+    recorded: Episode,
+) -> None:
+    had = dict(recorded.kernel.packages)
+    here = had.pop("ipython")
+    used = had["numpy"]
+    kernel = replace(recorded.kernel, packages={**had, "numpy": "0.1", "absent": "7"})
+    cell = f"{ACCEPTED}\nimport numpy"
+    replayed = replay(edited(replace(recorded, kernel=kernel), cell=cell))
+    assert replayed.packages == (
+        PackageChange("numpy", "0.1", used),
+        PackageChange("absent", "7", ""),
+        PackageChange("ipython", "", here),
+    )
+    assert str(replayed.packages[1]) == "absent 7 → (absent)"
+
+
+def test_what_a_rejected_attempt_left_behind_is_named_where_the_replay_lacks_it() -> None:
+    task = Task("t", tests="assert done")
+    episode = played(task, "leak = 1\ndone = False", "done = leak == 1", isolation="none")
+    assert episode.turns[1].accepted
+    replayed = replay(episode)
+    assert told(replayed) == [("ep-setup", "no digest"), ("s01-a02", "failed")]
+    assert replayed.steps[1].details == (
+        "NameError: name 'leak' is not defined",
+        "rejected attempts had run in the session itself: s01-a01",
+    )
+
+
+def test_cells_find_their_data_beside_the_notebook(tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("42")
+    episode = played(Task("t"), "n = int(open('data.txt').read())", cwd=tmp_path)
+    path = tmp_path / "episode.ipynb"
+    notebook.save(episode, path)
+    cells: list[str] = []
+    assert replay(path, on_cell=cells.append).ok
+    assert cells == ["ep-setup", "s01-a01"]
+    assert told(replay(episode, cwd=tmp_path.parent))[1] == ("s01-a01", "failed")
+
+
+def test_an_episode_of_another_language_is_run_and_not_compared(bash_kernel: str) -> None:
+    with NotebookEnvironment(Task("t"), kernel=bash_kernel, isolation="none") as env:
+        state = env.step(env.reset()[0], Action.from_code("n=1")).next_state
+    replayed = replay(state.hidden.episode)
+    assert told(replayed) == [("s01-a01", "no digest")]
+    assert replayed.kernel.name == bash_kernel
+
+
+def test_a_replay_leaves_no_process(recorded: Episode, tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    cell = f"import os\nopen({str(told)!r}, 'w').write(str(os.getpid()))\n1 / 0"
+    assert not replay(edited(recorded, cell=cell)).ok
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
+
+
+def test_what_is_no_episode_and_no_kernel_is_refused(recorded: Episode, tmp_path: Path) -> None:
+    with pytest.raises(RecordError):
+        replay(tmp_path / "gone.ipynb")
+    with pytest.raises(UsageError, match="no kernelspec 'no-such-kernel'"):
+        replay(recorded, kernel="no-such-kernel")
+
+
+def test_an_episode_without_accepted_cells_has_only_its_setup(recorded: Episode) -> None:
+    rejected: tuple[Turn, ...] = recorded.turns[:1]
+    assert told(replay(replace(recorded, turns=rejected))) == [("ep-setup", "no digest")]

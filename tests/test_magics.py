@@ -261,6 +261,19 @@ def test_a_cell_that_fails_only_here_says_so(kernel: Kernel) -> None:
     assert "the cell failed here, though it had run in the branch" in kept.text
 
 
+def test_files_are_held_back_or_told(kernel: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    home = value(kernel, "import os; os.getcwd()")
+    run(kernel, f"os.chdir({str(tmp_path)!r})")
+    tried = run(kernel, "%%try\nopen('new.txt', 'w').write('new'); os.remove('old.txt')")
+    assert "wrote new.txt (3 B), deleted old.txt" in tried.text
+    if "no branch's own" not in tried.text:  # the host allows overlays
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["old.txt"]
+        run(kernel, "%keep")
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["new.txt"]
+    run(kernel, f"os.chdir({home})")
+
+
 def test_random_numbers_of_a_kept_cell_are_the_branches(kernel: Kernel) -> None:
     run(kernel, "import random; random.seed(5)")
     run(kernel, "%%try\ndrawn = random.random()")

@@ -28,6 +28,7 @@ from nbrefine.kernel.helper import ask
 from nbrefine.kernel.inside.branching import wire
 from nbrefine.kernel.inside.checkpoint import load
 from nbrefine.kernel.keeper import Keeper
+from nbrefine.kernel.lineage import Lineage
 from nbrefine.kernel.link import Link
 from nbrefine.kernel.runtime import RuntimeFolder
 from nbrefine.outputs import Death, Hazard
@@ -65,6 +66,7 @@ async def checkpoint(core: Core) -> tuple[Nursery, Keeper, tuple[Hazard, ...]]:
         if connection is None:
             raise refusal(hazards)
         undo.pop_all()
+    core.lineage.folder = Path(told["cwd"]) if told["cwd"] else None
     nursery = Nursery(connection, told["pid"])
     return nursery, Keeper(nursery, folder, None), hazards
 
@@ -163,6 +165,7 @@ async def here(post: Post, limits: OutputLimits = OutputLimits()) -> Core:  # no
     """
     core = Core(None, limits)
     core.link = Here(post)
+    core.lineage = Lineage(mode="auto")
     core.epoch = 1
     return core
 

@@ -97,6 +97,7 @@ class Core:
         """Connect to a kernel that runs and wait until it answers."""
         from nbrefine.kernel.link import Link
 
+        self.lineage = Lineage(mode="auto")
         self.link = await Link.connect(path, limit, self.late.feed)
         self.epoch = 1
 

@@ -39,6 +39,8 @@ class Lineage:
         self.ignore = ignore
         self._mode = mode
         self._workspace: Workspace | None = None
+        # Each copy of somebody else's kernel has a private folder of its own.
+        self._made_for: tuple[Path, Path] | None = None
         self._making = asyncio.Lock()
 
     async def layer(self, private: Path, below: Layer | None) -> Layer | None:
@@ -55,11 +57,13 @@ class Lineage:
         """
         if self.folder is None or self._mode == "report":
             return None
+        made_for = self.folder, private
         async with self._making:
-            if self._workspace is None:
+            if self._workspace is None or self._made_for != made_for:
                 self._workspace = await asyncio.to_thread(
                     Workspace, self.folder, private, mode=self._mode, ignore=self.ignore
                 )
+                self._made_for = made_for
         if self._workspace.reason:
             return None
         return await asyncio.to_thread(self._workspace.layer, below)

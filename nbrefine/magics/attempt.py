@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from nbrefine._portal import Run
 from nbrefine.bindings import StateChange
+from nbrefine.env.folder import FolderWatch
+from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import copy
 from nbrefine.kernel.changes import changes, describe
@@ -71,6 +73,8 @@ class Attempt:
     before: Snapshot
     after: Snapshot | None
     """None where the branch has ended."""
+    files: FileChanges | None
+    """What it did to the working folder, or would do; None where nobody could look."""
 
     @property
     def change(self) -> StateChange | None:
@@ -84,6 +88,9 @@ class Attempt:
         lines = [_ENDINGS.get(self.result.status, change)]
         if self.result.death is not None:
             lines = [f"ended the branch: {self.result.death}."]
+        if self.files is not None and (told := self.files.describe()):
+            where = "files" if self.files.isolated else "files, which are no branch's own here"
+            lines.append(f"{where}: {told}")
         lines += (
             f"Not as here: {hazard.detail}."
             for hazard in self.hazards
@@ -123,12 +130,13 @@ async def attempt(
     made = await copy(core)
     trial = Kernel(await made.branch())
     try:
-        before = await snapshot(trial.core)
+        before, folder = await snapshot(trial.core), await FolderWatch.begin(trial)
         result = await trial.core.run(
             source, timeout=timeout, on_output=None, on_message=on_message, ticket=ticket
         )
         after = await snapshot(trial.core) if trial.alive else None
+        files = await folder.end()
     except BaseException:
         await trial.aclose()
         raise
-    return Attempt(source, trial, result, made.hazards, before, after)
+    return Attempt(source, trial, result, made.hazards, before, after, files)

@@ -37,8 +37,8 @@ _plumbing: Plumbing | None = None
 def checkpoint(connection: socket.socket, *, force: bool = False) -> dict[str, Any]:
     """Fork a dormant copy of this kernel, which serves the connection; the main thread calls it.
 
-    Gives `status` "ok" with the copy's `pid`, or "refused"; and `hazards`, as `hazards.scan` has
-    them.  This end of the connection is closed here in any case.
+    Gives `status` "ok" with the copy's `pid` and working folder, or "refused"; and `hazards`, as
+    `hazards.scan` has them.  This end of the connection is closed here in any case.
 
     Parameters
     ----------
@@ -75,6 +75,7 @@ def checkpoint(connection: socket.socket, *, force: bool = False) -> dict[str, A
     return {
         "status": "ok",
         "pid": pid,
+        "cwd": _folder(),
         "hazards": found,
         "scan_seconds": scanned,
         "fork_seconds": forked,
@@ -119,6 +120,13 @@ def _server_of(app: Any) -> Server | None:
     handler = app.kernel.shell_handlers.get("checkpoint_request")
     server = getattr(handler, "__self__", None)
     return server if isinstance(server, Server) else None
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return ""
 
 
 def _fork() -> int:

@@ -349,13 +349,18 @@ def test_what_cannot_follow_is_named(session: Session) -> None:
 def test_a_program_that_a_cell_left_running_is_named(session: Session) -> None:
     trunk = session.start()
     branch, layer = session.branch(trunk)
-    pid = branch.run(
-        "import subprocess\nprogram = subprocess.Popen(['sleep', '300']); result = program.pid"
+    pids = branch.run(
+        "import subprocess\n"
+        "def start(where): return subprocess.Popen(['sleep', '300'], cwd=where).pid\n"
+        "result = [start('.'), start('/')]"
     )
     try:
-        assert f"process {pid} (sleep 300) goes on" in session.adopt(branch, layer)
+        told = session.adopt(branch, layer)
+        assert f"process {pids[0]} (sleep 300) goes on" in told
+        assert f"process {pids[1]}" not in told
     finally:
-        os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_two_hundred_generations_leave_no_mount_and_no_descriptor(session: Session) -> None:

@@ -90,19 +90,21 @@ def enter(settings: dict[str, Any]) -> list[Hazard]:
 def leave(settings: dict[str, Any]) -> list[Hazard]:
     """Unmount the overlay and go on in the folder itself, to which the upper was committed.
 
-    Gives what goes on writing to the upper layer, which is about to be removed.
+    It may have threads. Gives what goes on writing to the upper layer, which is about to be
+    removed.
 
     Raises
     ------
     OSError: where the mount cannot be detached.
     """
     folder = settings["folder"]
-    here, open_files, maps = _whereabouts(folder), _open_files(folder), _mapped(folder)
+    here, open_files = _whereabouts(folder), _open_files(folder)
+    others = _mapped(folder) + _programs(folder)
     with _privileged():
         _unmount(folder)
     if here is not None:
         os.chdir(here if os.path.isdir(here) else folder)
-    return _reopen(open_files) + maps + _programs_within(folder)
+    return _reopen(open_files) + others
 
 
 def enter_session() -> None:
@@ -212,11 +214,12 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _open_files(folder: str) -> dict[int, str]:
+def _open_files(folder: str, process: str = "self") -> dict[int, str]:
+    """Give what a process has open in the folder, standard streams left out."""
     found = {}
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir(f"/proc/{process}/fd"):
         with contextlib.suppress(OSError):  # the descriptor of this very list
-            path = os.readlink(f"/proc/self/fd/{name}")
+            path = os.readlink(f"/proc/{process}/fd/{name}")
             if int(name) > 2 and _is_below(path, folder):
                 found[int(name)] = path
     return found
@@ -262,16 +265,19 @@ def _mapped(folder: str) -> list[Hazard]:
     return [_hazard("mapped-file", f"{path} {told}") for path in sorted(paths)]
 
 
-def _programs_within(folder: str) -> list[Hazard]:
-    """Name the programs that cells have started and that still work in the overlay."""
+def _programs(folder: str) -> list[Hazard]:
+    """Name the programs that cells have started and that have files or are in the overlay."""
     ours, command = os.readlink("/proc/self/ns/mnt"), _command("self")
     found = []
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            if os.readlink(f"/proc/{name}/ns/mnt") != ours or int(name) == os.getpid():
+                continue
+            here = os.readlink(f"/proc/{name}/cwd")
+            within = _is_below(here, folder) or bool(_open_files(folder, name))
             # A fork of this process, such as its checkpoint, looks like it.
-            alike = not name.isdigit() or _command(name) == command
-            if not alike and os.readlink(f"/proc/{name}/ns/mnt") == ours:
-                text = _command(name).replace(b"\0", b" ").decode(errors="replace").strip()
+            if within and (other := _command(name)) != command:
+                text = other.replace(b"\0", b" ").decode(errors="replace").strip()
                 told = f"process {name} ({text[:60]}) goes on in the overlay that ends"
                 found.append(_hazard("process", told))
     return found

@@ -74,7 +74,8 @@ def build(preload: Sequence[str] = ()) -> Any:
         except Exception as error:
             why = f"{name} could not be imported: {error!r}"
             raise UnsuitableError(why, package=name) from error
-    app = _make(application, [])
+    with _quiet_debugger():
+        app = _make(application, [])
     for name in app.default_extensions:
         app.shell.extension_manager.load_extension(name)
     with _untouched(app.shell):
@@ -175,6 +176,20 @@ def _make(application: Any, arguments: Sequence[str]) -> Any:
     app.init_path()
     app.init_shell()
     return app
+
+
+@contextlib.contextmanager
+def _quiet_debugger() -> Iterator[None]:
+    """Keep debugpy, which the kernel imports, from warning on stderr of frozen modules."""
+    name = "PYDEVD_DISABLE_FILE_VALIDATION"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _warm(shell: Any) -> None:

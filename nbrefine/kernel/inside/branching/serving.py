@@ -83,8 +83,9 @@ class Server:
         while True:
             try:
                 self.app.io_loop.start()
-            except KeyboardInterrupt:
-                continue  # it came too late for the cell it was meant for
+            except KeyboardInterrupt:  # it came too late for the cell it was meant for
+                if not self.app.shell.exit_now:
+                    continue
             requests, self._requests = self._requests, []
             if not requests:
                 break
@@ -111,6 +112,8 @@ class Server:
         found = hazards.scan(self.app)
         scanned = time.perf_counter() - started
         identity = content.get("id")
+        if self.plumbing.line is None:
+            return _error("ConnectionError", "No controller holds this kernel's line")
         if any(each["verdict"] == "refuse" for each in found) and not content.get("force"):
             return {"status": "refused", "id": identity, "hazards": found}
         theirs, ours = wire.pair()
@@ -124,12 +127,7 @@ class Server:
         except Exception as error:  # noqa: BLE001 - the kernel goes on
             theirs.close()
             ours.close()
-            return {
-                "status": "error",
-                "ename": type(error).__name__,
-                "evalue": str(error),
-                "traceback": [],
-            }
+            return _error(type(error).__name__, str(error))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid == 0:
@@ -231,6 +229,10 @@ class Server:
             for kind, hazard in (("lost_threads", "thread"), ("lost_tasks", "asyncio-task"))
         }
         return {"adopted": lost}
+
+
+def _error(name: str, text: str) -> dict[str, Any]:
+    return {"status": "error", "ename": name, "evalue": text, "traceback": []}
 
 
 def _fork() -> int:

@@ -66,6 +66,11 @@ class KernelPool(Closing):
         self._closed = False
         Run(self._open())
 
+    @property
+    def ready(self) -> int:
+        """How many kernels can be taken without a wait."""
+        return sum(each.done() for each in tuple(self._slots))
+
     def take(self) -> Run[Kernel]:
         """Take a fresh kernel, which answers already unless all that were ready are taken.
 

@@ -140,6 +140,8 @@ def _changed(change: NameChange) -> str:
 
 def _told(binding: Binding) -> str:
     extent = _extent(binding)
+    if binding.type == "str":
+        return f"str {_cut(binding.preview)}".rstrip()
     known = binding.kind == "data" and binding.shape is not None
     return extent if known else f"{extent} {_cut(binding.preview)}".rstrip()
 

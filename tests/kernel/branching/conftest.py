@@ -19,8 +19,8 @@ from nbrefine.kernel import Kernel
 from nbrefine.kernel.inside import branching
 
 # Loaded by path and by this name, as in a kernel; `app` has of an `IPKernelApp` what is looked at.
-_PRELUDE = """
-import asyncio, importlib.util, json, os, sys, time, types
+_PRELUDE = '''
+import asyncio, importlib.util, json, os, sys, time, traceback, types
 
 def load(folder):
     name = "_nbrefine_branching"
@@ -49,25 +49,32 @@ def scan():
     return hazards.scan(app)
 
 def in_branch(function):
-    "Give what a function returns in a forked child that was made whole."
+    """Give what a function returns in the second of two branches of a checkpoint."""
     read, write = os.pipe()
     carried = carry.Carried(foreign | {read, write})
     pid = os.fork()
     if pid == 0:
         try:
             carried.restore()
-            told = {"value": function()}
-        except BaseException as error:
-            told = {"error": repr(error)}
-        os.write(write, json.dumps(told).encode())
-        os._exit(0)
+            for number in range(2):
+                if os.fork() == 0:
+                    carried.separate()
+                    value = function()
+                    if number == 1:
+                        os.write(write, json.dumps({"value": value}).encode())
+                    os._exit(0)
+                if os.wait()[1] != 0:
+                    raise RuntimeError("A branch has failed")
+        except BaseException:
+            os.write(write, json.dumps({"error": traceback.format_exc()}).encode() + b"\\n")
+        os._exit(1)
     os.close(write)
     with open(read) as file:
-        told = json.load(file)
+        told = json.loads(file.readline())
     os.waitpid(pid, 0)
     assert "error" not in told, told["error"]
     return told["value"]
-"""
+'''
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Carry over a fork what the system alone would share or break.
 
-`Carried` is made in the live kernel just before the fork and restored in the child, once the
-kernel's own plumbing is detached there.
+`Carried` is made in the live kernel just before the fork. The child, a checkpoint, is made whole
+by `restore` once the kernel's own plumbing is detached there; each branch is separated from the
+checkpoint, and so from its siblings, by `separate`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import io
 import logging
 import random
 import sys
-import tempfile
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -48,18 +48,18 @@ class Carried:
         self._random = random.getstate()
 
     def restore(self) -> None:
-        """Make this child whole; it has one thread, and starts none."""
+        """Make a checkpoint whole; it has one thread, and starts none."""
         suspend_exit_work()
         self._memory.place()
-        descriptors.part(self._descriptors)
+        self._descriptors = descriptors.part(self._descriptors)
         self._workers.restore()
         libraries.limit_openmp(self._limited)
-        vars(tempfile)["_name_sequence"] = None  # or both sides would take the same names
-        self.restore_random()
 
-    def restore_random(self) -> None:
-        """Undo CPython's reseeding of `random` in a forked child."""
-        random.setstate(self._random)
+    def separate(self) -> None:
+        """Let a branch share with its checkpoint no more than that shares with the live kernel."""
+        memory.Copies().place()
+        descriptors.part(self._descriptors)
+        random.setstate(self._random)  # CPython has seeded it anew
 
 
 def suspend_exit_work() -> None:

@@ -84,8 +84,8 @@ def address_text(address: Any) -> str:
     return str(address)
 
 
-def part(noted: Mapping[int, str]) -> None:
-    """Give this forked child descriptors of its own.
+def part(noted: Mapping[int, str]) -> dict[int, str]:
+    """Give this forked child descriptors of its own, and tell what they are now.
 
     Parameters
     ----------
@@ -108,6 +108,8 @@ def part(noted: Mapping[int, str]) -> None:
         if target == _EPOLL:  # last, as it watches the others
             with contextlib.suppress(OSError):
                 _replace(descriptor, _copied_epoll(descriptor))
+    now = table()
+    return {each: now[each] for each in ours if each in now}
 
 
 def _part_one(descriptor: int, target: str) -> None:

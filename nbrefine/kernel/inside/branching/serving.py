@@ -199,7 +199,7 @@ class Server:
             self.plumbing.detach(own)
             carried.restore()
             order = nursery.run()
-            carried.restore_random()
+            carried.separate()
         except BaseException:  # noqa: BLE001 - it must never return into the parent's stack
             os._exit(_BROKEN)
         self.begin(order, fresh=False)

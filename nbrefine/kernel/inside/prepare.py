@@ -41,8 +41,9 @@ def prepare(shell: Any, nonce: str, crash: str) -> None:
     if crash:
         with contextlib.suppress(OSError):
             # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is
-            # lost.
-            faulthandler.enable(file=pathlib.Path(crash).open("w"))
+            # lost.  By number, as a file object would close in a branch what has its number there.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            faulthandler.enable(file=os.open(crash, flags, 0o600))
     if not _MARK["nonce"]:
         _ESSENTIAL.update(stdout=sys.stdout, stderr=sys.stderr)
         session = shell.kernel.session

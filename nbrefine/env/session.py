@@ -56,8 +56,7 @@ class Point:
         self._finalizer: Callable[[], object] = lambda: None
 
     def keep(self, copy: Copy) -> None:
-        """Hold a copy of the state."""
-        copy.hold()
+        """Keep a copy of the state, held for this."""
         self.copy = copy
         self._finalizer = finalizer = weakref.finalize(self, _release_soon, copy)
         finalizer.atexit = False  # the processes go with this one anyway

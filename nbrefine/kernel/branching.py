@@ -134,7 +134,7 @@ class Copy:
 
 
 async def copy(core: Core) -> Copy:
-    """Give the copy of a kernel's present state: the one there is, or a new one.
+    """Give the copy of a kernel's present state, the one there is or a new one, held once.
 
     Raises
     ------
@@ -143,10 +143,32 @@ async def copy(core: Core) -> Copy:
     """
     async with core.copying:
         if isinstance(core.copy, Copy) and not core.copy.closed:
+            core.copy.hold()
             return core.copy
         made = await _fork(core)
-        core.copy = made if core.owned else None
+        made.hold()
+        # Where others run cells, or threads and tasks go on, the state moves without our doing.
+        moves = not core.owned or any(hazard.verdict == "lost" for hazard in made.hazards)
+        if moves:
+            made.retire()
+        else:
+            core.copy = made
         return made
+
+
+async def branch(core: Core) -> Core:
+    """Give a branch of a kernel's present state.
+
+    Raises
+    ------
+    BranchRefused, KernelDeadError: see `copy`.
+    KernelError, KernelStartError: see `Copy.branch`.
+    """
+    made = await copy(core)
+    try:
+        return await made.branch()
+    finally:
+        made.release()
 
 
 async def _fork(core: Core) -> Copy:

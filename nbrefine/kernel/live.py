@@ -225,9 +225,9 @@ class Kernel(Closing):
         """
 
         async def work() -> Kernel:
-            from nbrefine.kernel.branching import copy
+            from nbrefine.kernel.branching import branch
 
-            return Kernel(await (await copy(self.core)).branch())
+            return Kernel(await branch(self.core))
 
         return Run(work())
 
@@ -343,10 +343,13 @@ class Checkpoint(Closing):
 
     The last one that is open is also what a kernel is brought back to when a cell had to be
     ended with its process.
+
+    Parameters
+    ----------
+    copy: held for this.
     """
 
     def __init__(self, copy: Copy) -> None:
-        copy.hold()
         self.copy = copy
         """What it is, for code that runs on the portal's loop."""
         self._held = True

@@ -128,7 +128,10 @@ async def attempt(
     KernelError: the branch did not come up.
     """
     made = await copy(core)
-    trial = Kernel(await made.branch())
+    try:
+        trial = Kernel(await made.branch())
+    finally:
+        made.release()
     try:
         before, folder = await snapshot(trial.core), await FolderWatch.begin(trial)
         result = await trial.core.run(

@@ -59,7 +59,7 @@ async def checkpoint(core: Core) -> tuple[Nursery, Keeper, tuple[Hazard, ...]]:
     with contextlib.ExitStack() as undo:
         undo.callback(folder.remove)
         if isinstance(core.link, Here):
-            connection, told = await core.link.checkpoint()
+            connection, told = await core.link.checkpoint(folder.path)
         else:
             connection, told = await _call(core, folder.path)
         hazards = tuple(Hazard(**each) for each in told["hazards"])
@@ -89,7 +89,7 @@ async def _call(core: Core, folder: Path) -> tuple[socket.socket | None, dict[st
         listener.listen(1)
         listener.setblocking(False)
         told: dict[str, Any] = await ask(
-            core, "checkpoint", "take", _FOLDER, address, False, timeout=_FORK
+            core, "checkpoint", "take", _FOLDER, address, str(folder), timeout=_FORK
         )
         if told["status"] != "ok":
             return None, told
@@ -121,18 +121,22 @@ class Here(Link):
         )
         self._post = post
 
-    async def checkpoint(self) -> tuple[socket.socket | None, dict[str, Any]]:
-        """Have this process forked, and give the way to the copy, and what there is to tell."""
+    async def checkpoint(self, folder: Path) -> tuple[socket.socket | None, dict[str, Any]]:
+        """Have this process forked, and give the way to the copy, and what there is to tell.
+
+        Parameters
+        ----------
+        folder: what the copy removes at its end.
+        """
         near, far = wire.pair()
         _inherited.add(near)
         answer: concurrent.futures.Future[dict[str, Any]] = concurrent.futures.Future()
 
         def fork() -> None:
             try:
-                answer.set_result(load(_FOLDER, "incell").checkpoint(far))
-            except BaseException as error:
+                answer.set_result(load(_FOLDER, "incell").checkpoint(far, folder=str(folder)))
+            except BaseException as error:  # noqa: BLE001 - it is the portal's to handle
                 answer.set_exception(error)
-                raise
 
         self._post(fork)
         try:

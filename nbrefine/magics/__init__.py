@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import threading
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError as Refusal
@@ -175,6 +176,8 @@ class Transactions(Magics):
         kernel = getattr(self._shell, "kernel", None)
         if kernel is None:
             raise Refusal(_NO_KERNEL)
+        if threading.current_thread() is not threading.main_thread():
+            raise Refusal("a subshell cannot branch the kernel: only its main thread can")
         if self._process_id != os.getpid():  # this is a branch, and the attempt is its origin's
             self._begin()
         return kernel

@@ -15,16 +15,17 @@ from .link import Emit
 _NAME = "_nbrefine_branching"
 
 
-def take(emit: Emit, folder: str, address: str, force: bool) -> dict[str, Any]:
+def take(emit: Emit, package: str, address: str, folder: str) -> dict[str, Any]:
     """Fork a copy and give the controller the way to it; the answer is `incell.checkpoint`'s.
 
     Parameters
     ----------
-    folder: where the files of the package `branching` are.
+    package: where the files of the package `branching` are.
     address: path of the controller's socket.
+    folder: what the copy removes at its end.
     """
     try:
-        incell = load(folder, "incell")
+        incell = load(package, "incell")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dialled:
             dialled.connect(address)
             near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -34,7 +35,7 @@ def take(emit: Emit, folder: str, address: str, force: bool) -> dict[str, Any]:
         detail = f"it does not run on this host, or cannot reach what is there ({error})"
         refusal = {"kind": "kernel", "verdict": "refuse", "detail": detail}
         return {"status": "refused", "hazards": [refusal]}
-    told: dict[str, Any] = incell.checkpoint(far, force=force)
+    told: dict[str, Any] = incell.checkpoint(far, folder=folder)
     return told
 
 

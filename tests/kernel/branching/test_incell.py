@@ -195,5 +195,7 @@ def test_branches_end_with_the_kernel_that_holds_them(
             good(kernel.run(AWAITING).result())
             pid, file = good(kernel.run(cell).result()).split()
         assert is_running(int(pid))
-        assert Path(file).parent.is_dir()
+        folder = Path(file).parent
+        assert folder.is_dir()
     until(lambda: not is_running(int(pid)))
+    until(lambda: not folder.exists())

@@ -34,7 +34,9 @@ _plumbing: Plumbing | None = None
 """That of a kernel which no `Server` of ours serves."""
 
 
-def checkpoint(connection: socket.socket, *, force: bool = False) -> dict[str, Any]:
+def checkpoint(
+    connection: socket.socket, *, folder: str = "", force: bool = False
+) -> dict[str, Any]:
     """Fork a dormant copy of this kernel, which serves the connection; the main thread calls it.
 
     Gives `status` "ok" with the copy's `pid` and working folder, or "refused"; and `hazards`, as
@@ -42,6 +44,7 @@ def checkpoint(connection: socket.socket, *, force: bool = False) -> dict[str, A
 
     Parameters
     ----------
+    folder: removed by the copy at its end, as a keeper would do.
     force: fork whatever the hazards are.
 
     Raises
@@ -67,7 +70,8 @@ def checkpoint(connection: socket.socket, *, force: bool = False) -> dict[str, A
             before = time.perf_counter()
             pid = _fork()
             if pid == 0:
-                _live_on(app, connection, own, carried, mask)
+                nursery = Nursery(connection, "checkpoint", folder)
+                _live_on(app, nursery, own, carried, mask)
             forked = time.perf_counter() - before
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -152,9 +156,7 @@ def _reap_later(app: Any, plumbing: Plumbing, pid: int) -> None:
     loop.add_reader(pidfd, reap)
 
 
-def _live_on(
-    app: Any, connection: socket.socket, own: set[int], carried: Carried, mask: Any
-) -> NoReturn:
+def _live_on(app: Any, nursery: Nursery, own: set[int], carried: Carried, mask: Any) -> NoReturn:
     """Be the copy, and in forks of it the branches; nothing returns into the old frames."""
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -162,7 +164,7 @@ def _live_on(
         _end_cell(app)
         _leave_history(app.shell)
         server = _server_of(app) or Server(app)
-        server.sleep(Nursery(connection, "checkpoint"), own, carried)
+        server.sleep(nursery, own, carried)
         server.serve()
     except BaseException:  # noqa: BLE001 - whatever it was, the old frames are not ours
         with contextlib.suppress(OSError):

@@ -163,11 +163,12 @@ class Commit:
 
     def _dress(self, target: Path, facts: os.stat_result, before: os.stat_result) -> None:
         """Give a folder the mode, owner and times that it has in the layer."""
+        if os.geteuid() not in (0, target.lstat().st_uid):
+            return  # only its owner may, and so the branch could not either
         changed = facts.st_mtime_ns
         if self._is_foreign(before):
             changed = max(changed, before.st_mtime_ns)
-        if (facts.st_uid, facts.st_gid) != (before.st_uid, before.st_gid):
-            os.chown(target, facts.st_uid, facts.st_gid)
+        _chown(target, facts)
         target.chmod(stat.S_IMODE(facts.st_mode))
         os.utime(target, ns=(facts.st_atime_ns, changed))
         self._own(target)
@@ -244,15 +245,20 @@ def _copy(source: Path, facts: os.stat_result, target: Path) -> None:
             os.mkfifo(fresh)
         else:
             os.mknod(fresh, facts.st_mode, facts.st_rdev)
-        there = fresh.lstat()
-        if (facts.st_uid, facts.st_gid) != (there.st_uid, there.st_gid):
-            os.chown(fresh, facts.st_uid, facts.st_gid, follow_symlinks=False)
+        _chown(fresh, facts)
         shutil.copystat(source, fresh, follow_symlinks=False)
         _strip(fresh)
         fresh.rename(target)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def _chown(path: Path, facts: os.stat_result) -> None:
+    there = path.lstat()
+    if (facts.st_uid, facts.st_gid) != (there.st_uid, there.st_gid):
+        with contextlib.suppress(PermissionError):  # a group that the user is not in
+            os.chown(path, facts.st_uid, facts.st_gid, follow_symlinks=False)
 
 
 def _copy_content(source: Path, target: Path, size: int) -> None:

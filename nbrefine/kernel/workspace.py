@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +23,7 @@ from typing import Any, Literal
 from nbrefine.errors import UsageError
 from nbrefine.files import FileChanges
 from nbrefine.kernel.commit import Commit
-from nbrefine.kernel.folders import Pairs, listed, printable
+from nbrefine.kernel.folders import SECONDS, Pairs, listed, printable
 from nbrefine.kernel.inside.branching import overlay
 from nbrefine.kernel.layers import difference
 
@@ -221,6 +224,8 @@ def _probe(folder: Path, private: Path) -> str:
         return "it holds the private folder in which the layers would lie"
     if mounted := _mounted_below(folder):
         return f"another file system is mounted in it, at {printable(mounted)}"
+    if shared := _shared_with_others(folder):
+        return f"{printable(shared)} belongs to another user or group and may be changed"
     try:
         tried = subprocess.run(
             [sys.executable, "-I", "-S", overlay.__file__, str(folder), str(private)],
@@ -243,3 +248,27 @@ def _mounted_below(folder: Path) -> str:
     above = str(folder).rstrip("/") + "/"
     mounts = (mount for mount in overlay.mounts() if mount.place.startswith(above))
     return next((mount.place for mount in mounts), "")
+
+
+def _shared_with_others(folder: Path) -> str:
+    """Find what the user may change but, in a user namespace, could not copy to a layer.
+
+    It looks no longer than a scan may take.
+    """
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        return ""
+    deadline = time.monotonic() + SECONDS
+    for path, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            inner = Path(path, name)
+            with contextlib.suppress(OSError):
+                facts = inner.lstat()
+                others = (facts.st_uid, facts.st_gid) != (user, group)
+                if stat.S_ISLNK(facts.st_mode) or not others:
+                    continue
+                if os.access(inner, os.W_OK, effective_ids=True):
+                    return str(inner.relative_to(folder))
+        if time.monotonic() > deadline:
+            break
+    return ""

@@ -267,6 +267,37 @@ def test_layers_on_an_overlay_are_refused(tmp_path: Path, private: Path) -> None
     assert "was refused" in ran.stdout
 
 
+@root_only
+@pytest.mark.parametrize(
+    ("owner", "group", "mode", "found"),
+    [
+        (0, 65534, 0o664, "shared"),
+        (65534, 0, 0o644, "shared"),
+        (0, 0, 0o644, ""),
+        (65534, 65534, 0o644, ""),
+    ],
+)
+def test_files_that_a_user_shares_with_others_forbid_an_overlay(
+    tmp_path: Path, owner: int, group: int, mode: int, found: str
+) -> None:
+    """To change one, the overlay would have to give a copy to somebody outside its namespace."""
+    script = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from nbrefine.kernel.workspace import _shared_with_others\n"
+        "os.chdir(sys.argv[1]); os.setegid(65534); os.seteuid(65534)\n"
+        "print(_shared_with_others(Path('.')))"
+    )
+    (tmp_path / "shared").touch(mode)
+    (tmp_path / "shared").chmod(mode)
+    os.chown(tmp_path / "shared", owner, group)
+    tmp_path.chmod(0o755)
+    ran = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], capture_output=True, check=True, text=True
+    )
+    assert ran.stdout.strip() == found
+
+
 def written(layer: Layer, **contents: str) -> None:
     for name, text in contents.items():
         (layer.upper / name).write_text(text)

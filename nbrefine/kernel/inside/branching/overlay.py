@@ -7,9 +7,9 @@ never lies on an overlay.
 
 An ordinary user needs a user namespace for that.  The first branch of a line enters one and its
 descendants share it, so namespaces do not nest.  In it, programs that change the user (`sudo`,
-`ping` on some systems) do not work, and files of other users and groups show as nobody's.  The
-capabilities that it gives are kept out of effect while cells run, so a cell may do there what it
-may do anywhere.
+`ping` on some systems) do not work, and files of other users and groups show as nobody's and
+cannot be changed (EOVERFLOW).  The capabilities that it gives are kept out of effect while cells
+run, so a cell may do there no more than anywhere.
 
 What else differs from the folder itself:
 

@@ -63,13 +63,13 @@ def read_digest(told: dict[str, Any]) -> StateDigest:
     """Make a digest of what `inside.digest.digest` gives."""
     return StateDigest(
         told["hash"],
-        tuple(_name(name) for name in told["names"]),
+        tuple(_name(row) for row in told["names"]),
         tuple(told["random"]),
         tuple(tuple(group) for group in told["shared"]),
     )
 
 
-def _name(told: dict[str, Any]) -> NameDigest:
-    shape = told.pop("shape")
-    opaque = tuple(told.pop("opaque"))
-    return NameDigest(**told, shape=None if shape is None else tuple(shape), opaque=opaque)
+def _name(row: list[Any]) -> NameDigest:
+    name, kind, hashed, shape, sampled, opaque, unseen = row
+    extents = None if shape is None else tuple(shape)
+    return NameDigest(name, kind, hashed, extents, sampled, tuple(opaque), unseen)

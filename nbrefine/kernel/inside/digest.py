@@ -35,17 +35,10 @@ def digest(emit: Emit) -> dict[str, Any]:
 
 
 def _digest(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    look = Look(TABLES)
-    ends = time.monotonic() + TOTAL_SECONDS
-    names: list[dict[str, Any]] = []
-    held: dict[str, dict[int, tuple[int, Any]]] = {}
-    for name, value in items:
-        walk = Walk(look)
-        names.append(_name(name, value, walk, ends))
-        held[name] = {} if names[-1]["unseen"] else walk.marks
-    states = _random_states(look)
+    names, held = _seen(items)
+    states = _random_states()
     shared = _shared(held)
-    facts = sorted((told["name"], told["type"], told["hash"]) for told in names)
+    facts = sorted([name, kind, hashed] for name, kind, hashed, *_ in names)
     return {
         "hash": _hashed([facts, sorted(group for _, group in shared), states]),
         "names": names,
@@ -64,36 +57,57 @@ def _digest(items: list[tuple[str, Any]]) -> dict[str, Any]:
 _MRO = type.__dict__["__mro__"].__get__
 _CODE = (type, types.FunctionType, types.CellType, property, staticmethod, classmethod)
 
+Marks = dict[int, tuple[int, Any]]
 
-def _name(name: str, value: Any, walk: Walk, ends: float) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": name, "type": kind_name(value), "shape": None, "unseen": ""}
-    found = b""
-    try:
-        if time.monotonic() > ends:
-            told["unseen"] = "no time was left for it"
-        else:
+
+def _seen(items: list[tuple[str, Any]]) -> tuple[list[list[Any]], dict[str, Marks]]:
+    """Look at every name; give a row for each and the mutable objects that it reaches."""
+    ends = time.monotonic() + TOTAL_SECONDS
+    rows: list[list[Any]] = []
+    held: dict[str, Marks] = {}
+    while len(rows) < len(items):
+        look = Look(TABLES)  # a new one, as one that was interrupted may have half a class
+        begun = len(rows)
+        try:
+            # One alarm for many names: setting it takes longer than most names do.
             with time_limit(VALUE_SECONDS):
-                told["shape"] = shape(value)
-                found = walk.of(value)
-    except Overdue:
-        told["unseen"] = f"took over {VALUE_SECONDS:g} s"
+                for name, value in items[begun:]:
+                    walk = Walk(look)
+                    if time.monotonic() > ends:
+                        rows.append(_unseen(name, value, "no time was left for it"))
+                    else:
+                        rows.append(_row(name, value, walk))
+                        held[name] = walk.marks
+        except Overdue:
+            if len(rows) == begun:  # with all the time for itself
+                name, value = items[begun]
+                rows.append(_unseen(name, value, f"took over {VALUE_SECONDS:g} s"))
+    return rows, held
+
+
+def _row(name: str, value: Any, walk: Walk) -> list[Any]:
+    """Give the fields of a `NameDigest`, in their order."""
+    try:
+        found, extents = walk.of(value).hex(), shape(value)
     except Exception as error:  # noqa: BLE001  what a walk does not foresee must not end the digest
-        told["unseen"] = f"raised {kind_name(error)}"
-    told.update(hash=found.hex(), sampled=walk.sampled, opaque=list(walk.opaque))
-    return told
+        return _unseen(name, value, f"raised {kind_name(error)}")
+    return [name, kind_name(value), found, extents, walk.sampled, list(walk.opaque), ""]
 
 
-def _random_states(look: Look) -> list[str]:
+def _unseen(name: str, value: Any, why: str) -> list[Any]:
+    return [name, kind_name(value), "", None, False, [], why]
+
+
+def _random_states() -> list[str]:
     """Give the states of the generators that `random` and `numpy.random` draw from."""
+    look = Look(TABLES)
     numpy = sys.modules.get("numpy.random")
     states = [Walk(look).of(random.getstate()).hex()]
     states.append(Walk(look).of(numpy.get_state(legacy=False)).hex() if numpy else "")
     return states
 
 
-def _shared(
-    held: dict[str, dict[int, tuple[int, Any]]],
-) -> list[tuple[Any, list[tuple[str, int]]]]:
+def _shared(held: dict[str, Marks]) -> list[tuple[Any, list[tuple[str, int]]]]:
     """Give the objects that several names reach, each with its place in every one of them."""
     once: set[int] = set()
     twice: set[int] = set()

@@ -145,6 +145,12 @@ CODE = [
     ),
     ("class M(type): ...\nclass A(metaclass=M): n = 1", "A.n = 2"),
     ("class A: ...\na = A()", "class A: ..."),  # the instance is of another class now
+    (
+        "from functools import *\nclass A:\n    @cached_property\n    def p(self): return 1",
+        "A.p = 1",
+    ),
+    ("from functools import *\n@lru_cache\ndef f(n): return n", "f = lru_cache(lambda n: n + 1)"),
+    ("x = int | None", "x = str | None"),
     ("a = [1]\nb = a", "b = [1]"),
     ("inner = [1]\na = [inner, 2]", "a[0] = [1]"),
 ]
@@ -377,14 +383,18 @@ outer = {'deep': [inner]}
 array = np.arange(5)
 view = array[1:3]
 alone = [1]
-class A: items = inner
+class A:
+    items = inner
+    def f(self): ...
+one, two = A(), A()
 text = other = 'immutable'
 """
     assert state(kernel, source, anew=True).shared == (
-        ("A", "inner", "outer"),
+        ("A", "inner", "one", "outer", "two"),
         ("array", "view"),
     )
-    assert state(kernel, "outer['deep'][0] = [1]\nview = view.copy()\ndel A").shared == ()
+    change = "outer['deep'][0] = [1]\nview = view.copy()\ndel A, one"
+    assert state(kernel, change).shared == (("inner", "two"),)
 
 
 def test_generators_locks_connections_and_widgets_count_by_their_class(kernel: Kernel) -> None:
@@ -466,6 +476,14 @@ def test_the_digest_needs_no_module_that_the_session_has_not_loaded(kernel: Kern
     before = kernel.run(loaded).result().text
     state(kernel, "x = [1]")
     assert kernel.run(loaded).result().text == before
+
+
+def test_a_branch_has_the_digest_of_its_kernel_until_it_changes(kernel: Kernel) -> None:
+    before = state(kernel, f"{FRAME}\nrows = [{{'x': x}}]\ngen = (row for row in rows)", anew=True)
+    with kernel.branch().result() as trial:
+        assert state(trial) == before
+        assert state(trial, "rows[0]['x'].loc[0, 'n'] = 7").hash != before.hash
+    assert state(kernel) == before
 
 
 def test_a_snapshot_is_digest_and_listing_at_once(kernel: Kernel) -> None:

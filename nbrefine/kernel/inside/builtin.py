@@ -222,9 +222,12 @@ def _function(look: Look, walk: Walk, value: Any) -> Parts:
         return ("function", *name), None, False
     cells = value.__closure__ or ()
     # From 3.14 on, they are code that computes them.
-    notes = value.__annotations__ if sys.version_info < (3, 14) else None
-    parts = [value.__code__, value.__defaults__, value.__kwdefaults__, value.__dict__, notes]
-    return ("own function", value.__name__, len(cells)), [*parts, *cells], True
+    notes = value.__annotations__ if sys.version_info < (3, 14) else {}
+    # These dicts are the function's own; to tell that it shares them would say nothing.
+    own = (value.__kwdefaults__ or {}, value.__dict__, notes)
+    inside = [Content(_dict(look, walk, part)) for part in own]
+    parts = [value.__code__, value.__defaults__, *inside, *cells]
+    return ("own function", value.__name__, len(cells)), parts, True
 
 
 def _cached(look: Look, walk: Walk, value: Any) -> Parts:
@@ -295,6 +298,10 @@ def _module(look: Look, walk: Walk, value: Any) -> Parts:
         return head, None, False
     own = {name: part for name, part in fields.items() if not name.startswith("__")}
     return head, [*own, *own.values()], True
+
+
+def _union(look: Look, walk: Walk, value: Any) -> Parts:
+    return ("union",), value.__args__, False
 
 
 def _reduced(look: Look, walk: Walk, value: Any) -> Parts:
@@ -379,11 +386,14 @@ _LOOKS: dict[type, _Own] = {
         [value.__origin__, value.__args__],
         False,
     ),
+    **({types.UnionType: _union} if sys.version_info >= (3, 10) else {}),
     type(vars(_Named)["field"]): _reduced,
     staticmethod: _wrapped,
     classmethod: _wrapped,
     property: _property,
     functools.partial: _partial,
+    # Up to Python 3.11 it has a lock as well.
+    functools.cached_property: lambda look, walk, value: (("cached property",), [value.func], True),
     type(functools.lru_cache(len)): _cached,
     BaseException: _exception,
     random.Random: _random,

@@ -319,6 +319,7 @@ TABLES: dict[tuple[str, str], Callable[[Walk, Any], Parts]] = {
         False,
     ),
     ("pyarrow", "DataType"): _named,
+    ("pyarrow", "Schema"): _named,
     ("zoneinfo", "ZoneInfo"): _named,
     ("typing", "_SpecialForm"): _named,
     ("typing", "TypeVar"): lambda walk, value: (("TypeVar", value.__name__), None, False),

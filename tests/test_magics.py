@@ -1,4 +1,4 @@
-"""`%%try`, `%keep` and `%discard` in real kernels: a stock one, and one of our own."""
+"""`%%try`, `%keep` and `%discard` in real kernels, most of it in one as Jupyter starts it."""
 
 from __future__ import annotations
 
@@ -39,17 +39,10 @@ def environment(folder: Path) -> dict[str, str]:
     return variables
 
 
-@pytest.fixture(scope="module", params=["stock", "forked"])
-def shared(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Kernel]:
-    """A kernel as Jupyter starts it, and one that was forked for its controller."""
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """A kernel as Jupyter starts it."""
     folder = tmp_path_factory.mktemp("stock")
-    if request.param == "forked":
-        with Kernel.start(env=environment(folder)) as kernel:
-            kernel.run("%load_ext nbrefine").result()
-            yield kernel
-        return
     manager = KernelManager(kernel_name="python3", connection_file=str(folder / "kernel.json"))
     with (folder / "log").open("w") as log:
         manager.start_kernel(stdout=log, stderr=log, env=environment(folder))
@@ -347,6 +340,22 @@ def test_thirty_tries_leave_nothing(kernel: Kernel) -> None:
     until(lambda: not children(pid))
     until(lambda: descriptors() <= before)
     until(lambda: value(kernel, folders) == "[]")
+
+
+def test_a_forked_kernel_of_our_own_tries_cells_too(tmp_path: Path) -> None:
+    with Kernel.start(env=environment(tmp_path)) as forked:
+        run(forked, "%load_ext nbrefine\nitems = [1]; same = items")
+        assert "list of length 1 -> 2" in run(forked, "%%try\nsame.append(2)").text
+        assert run(forked, "%keep").text == "Kept: the cell has run here.\n"
+        assert "failed there" in run(forked, "%%try\nsame.clear(); 1 / 0").text
+        nested = "%%try\nget_ipython().run_cell('%%try\\nsame.append(3); print(items)')"
+        assert "[1, 2, 3]" in run(forked, nested).text
+        run(forked, "%discard")
+        assert value(forked, "items, same is items") == "([1, 2], True)"
+        pid = int(value(forked, "import os; os.getpid()"))
+        until(lambda: not children(pid))
+        with forked.branch() as trial:  # by the kernel's own way, at a cell boundary
+            assert value(trial, "items") == "[1, 2]"
 
 
 def test_the_magics_go_when_they_are_unloaded(kernel: Kernel) -> None:

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import KernelManager
 
+from nbrefine._portal import Run
 from nbrefine.errors import BranchRefused
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.helper import ask
+from nbrefine.kernel.inside import branching
 from nbrefine.outputs import Display
 
 
@@ -219,6 +222,30 @@ def test_a_refused_branch_names_its_reason_and_harms_nothing(kernel: Kernel) -> 
         kernel.branch().result()
     assert [each.verdict for each in refused.value.hazards].count("refuse") == 1  # type: ignore[attr-defined]
     assert kernel.run("del sys.modules['torch']; 'well'").result().text == "'well'\n"
+
+
+def test_a_kernel_that_cannot_reach_our_socket_is_on_another_host(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    package = str(Path(str(branching.__file__)).parent)
+    asked = ask(kernel.core, "checkpoint", "take", package, str(tmp_path / "none"), "")
+    told = Run(asked).result()
+    assert told["status"] == "refused"
+    assert told["hazards"][0]["detail"].startswith("it does not run on this host")
+
+
+def test_a_kernel_of_another_language_is_refused(bash_kernel: str, tmp_path: Path) -> None:
+    manager = KernelManager(kernel_name=bash_kernel, connection_file=str(tmp_path / "kernel.json"))
+    with (tmp_path / "log").open("w") as log:
+        manager.start_kernel(stdout=log, stderr=log)
+        try:
+            with (
+                Kernel.connect(manager.connection_file) as kernel,
+                pytest.raises(BranchRefused, match="only Python kernels can be copied"),
+            ):
+                kernel.branch().result()
+        finally:
+            manager.shutdown_kernel(now=True)
 
 
 def test_thirty_branches_leave_no_process_no_descriptor_and_no_folder(

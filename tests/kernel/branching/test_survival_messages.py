@@ -146,23 +146,58 @@ def test_a_cell_is_interrupted(client: Client) -> None:
     list(outputs)
 
 
-def test_the_debugger_is_attached(client: Client) -> None:
-    def ask(command: str, **arguments: Any) -> dict[str, Any]:
-        request = {"type": "request", "seq": 1, "command": command, "arguments": arguments}
-        return client.ask("control", "debug_request", **request)
+def debug(client: Client, command: str, **arguments: Any) -> dict[str, Any]:
+    request = {"type": "request", "seq": 1, "command": command, "arguments": arguments}
+    told = client.ask("control", "debug_request", **request)
+    assert told["success"], told
+    body: dict[str, Any] = told.get("body", {})
+    return body
 
-    assert ask("debugInfo")["success"]
-    started = ask(
-        "initialize",
-        clientID="x",
-        adapterID="",
-        pathFormat="path",
-        linesStartAt1=True,
-        columnsStartAt1=True,
-    )
-    assert started["success"]
-    assert ask("attach")["success"]
-    assert ask("disconnect", restart=False, terminateDebuggee=False)["success"]
+
+START = {"clientID": "x", "adapterID": "", "pathFormat": "path"}
+
+
+def test_a_debugger_is_attached_to_a_branch(client: Client) -> None:
+    debug(client, "debugInfo")
+    debug(client, "initialize", linesStartAt1=True, columnsStartAt1=True, **START)
+    debug(client, "attach")
+    debug(client, "disconnect", restart=False, terminateDebuggee=False)
+
+
+def test_the_debugger_of_the_kernel_does_not_stop_a_branch(value: Value) -> None:
+    """At its breakpoint a branch would wait for ever, as nobody is connected to it."""
+    with Kernel.start() as kernel:
+        client = Client(connection_file=kernel.connection_file)
+        client.load_connection_file()
+        client.start_channels()
+        client.wait_for_ready(timeout=30)
+        debug(client, "initialize", linesStartAt1=True, columnsStartAt1=True, **START)
+        debug(client, "attach")
+        code = "x = 1\nx += 1\nx"
+        path = debug(client, "dumpCell", code=code)["sourcePath"]
+        at = {"source": {"path": path}, "sourceModified": False, "breakpoints": [{"line": 2}]}
+        assert debug(client, "setBreakpoints", **at)["breakpoints"][0]["verified"]
+        debug(client, "configurationDone")
+        with kernel.checkpoint().result() as checkpoint:
+            assert [(each.kind, each.verdict) for each in checkpoint.hazards] == [
+                ("debugger", "lost")
+            ]
+            with checkpoint.branch().result() as trial:
+                assert value(trial, code) == "2"
+                assert value(trial, THREAD) == "ran"
+        request = client.execute(code)
+        while client.get_iopub_msg(timeout=20)["content"].get("event") != "stopped":
+            pass
+        debug(client, "continue", threadId=1)
+        list(client.outputs(request))
+        client.stop_channels()
+
+
+THREAD = """
+import threading
+thread = threading.Thread(target=print, args=("ran",))
+thread.start(); thread.join()
+"""
 
 
 def test_a_branch_that_is_shut_down_does_its_own_exit_work_only(

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from . import descriptors, libraries, memory, workers
+from . import debugging, descriptors, libraries, memory, workers
 
 _SUSPENDED: list[Any] = []
 """Finalizers of the parent's objects that do not run at this process's end."""
@@ -50,6 +50,7 @@ class Carried:
     def restore(self) -> None:
         """Make a checkpoint whole; it has one thread, and starts none."""
         suspend_exit_work()
+        debugging.forget()
         self._memory.place()
         self._descriptors = descriptors.part(self._descriptors)
         self._workers.restore()

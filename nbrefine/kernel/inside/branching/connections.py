@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import descriptors
+from . import debugging, descriptors
 
 _ESTABLISHED = 1  # of tcp(7)
 _CHANNELS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
@@ -88,10 +88,15 @@ def _is_live(opened: socket.socket) -> bool:
 
 def _is_ours(app: Any, own: Any, peer: Any) -> bool:
     ports = {getattr(app, name, 0) for name in _CHANNELS}
+    debugger = debugging.ports(app)
     pipe = getattr(getattr(app, "iopub_thread", None), "_pipe_port", 0)
     for name in (own, peer):
         if isinstance(name, tuple):
-            if name[1] == pipe or (name[1] in ports and getattr(app, "transport", "") == "tcp"):
+            if (
+                name[1] == pipe
+                or name[1] in debugger
+                or (name[1] in ports and getattr(app, "transport", "") == "tcp")
+            ):
                 return True
         elif name in {f"{app.ip}-{port}" for port in ports} or "/nbrefine-" in str(name or ""):
             return True

@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import connections, descriptors, libraries, memory, threads
+from . import connections, debugging, descriptors, libraries, memory, threads
 
 Hazard = dict[str, str]
 
@@ -326,9 +326,10 @@ def _watchers(seen: _Seen) -> list[Hazard]:
         found.append(
             _hazard("inotify", "lost", "changes of files are told to the live kernel only")
         )
-    if getattr(getattr(seen.app.kernel, "debugger", None), "is_started", False):
+    if debugging.is_attached(seen.app):
         found.append(_hazard("debugger", "lost", "the debugger is not attached to the branch"))
-    for name, hook in (("trace", sys.gettrace()), ("profile", sys.getprofile())):
+    trace = None if debugging.traces() else sys.gettrace()
+    for name, hook in (("trace", trace), ("profile", sys.getprofile())):
         if hook is not None:
             text = f"the {name} function {hook!r:.80} goes on in the branch, with data of its own"
             found.append(_hazard("tracing", "note", text))

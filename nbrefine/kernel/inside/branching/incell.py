@@ -12,6 +12,7 @@ import asyncio
 import builtins
 import contextlib
 import os
+import posix
 import signal
 import socket
 import sys
@@ -137,7 +138,7 @@ def _fork() -> int:
     with warnings.catch_warnings():
         # From Python 3.12 on it warns of threads; what comes of them is seen to here.
         warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+        return posix.fork()  # a debugger takes the child of `os.fork` for one more to attach to
 
 
 def _reap_later(app: Any, plumbing: Plumbing, pid: int) -> None:

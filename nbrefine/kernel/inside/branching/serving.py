@@ -8,6 +8,7 @@ import contextvars
 import gc
 import importlib.util
 import os
+import posix
 import random
 import signal
 import socket
@@ -75,7 +76,8 @@ class Server:
         try:
             self._begin(order, fresh=fresh)
         except BaseException:  # noqa: BLE001 - whatever it was, the controller must hear of it
-            wire.send(order.line, {"broken": traceback.format_exc()[-100_000:]})
+            with contextlib.suppress(OSError):  # it has given this process up
+                wire.send(order.line, {"broken": traceback.format_exc()[-100_000:]})
             os._exit(_BROKEN)
 
     def serve(self) -> NoReturn:
@@ -239,7 +241,7 @@ def _fork() -> int:
     with warnings.catch_warnings():
         # From Python 3.12 on it warns of threads, which are the reason for all that is done here.
         warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+        return posix.fork()  # a debugger takes the child of `os.fork` for one more to attach to
 
 
 def surround(spawn: dict[str, Any]) -> None:

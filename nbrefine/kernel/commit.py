@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import filecmp
 import os
 import secrets
 import shutil
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbrefine.kernel.folders import Entry, Pairs, printable
-from nbrefine.kernel.layers import FAMILIES, is_opaque, is_whiteout
+from nbrefine.kernel.layers import FAMILIES, is_opaque, is_whiteout, same_content
 
 _NO_RANGES = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
@@ -36,7 +35,7 @@ class Commit:
     started: int
     """When the branch began, in nanoseconds, by the clock of the file system."""
     applied: int
-    """Until when the folder has what the layer says, or 0."""
+    """Until when the folder has what the layer says, or 0; by the clock of the file system."""
     move: bool
     """Whether files may leave the layer, because no other branch stands on it."""
     own: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -98,7 +97,7 @@ class Commit:
                 self._own(target)
             self._apply_folder(source, target, path)
             self._note(path, old, target)
-        elif there is None or Entry.of(there) != Entry.of(facts):
+        elif not (there and Entry.of(there) == Entry.of(facts) and same_content(source, target)):
             self._clear(source, target, path)
             with self._parted(target):
                 self._place(source, facts, target)
@@ -112,7 +111,7 @@ class Commit:
             return
         if stat.S_ISDIR(there.st_mode):
             self._delete(source, target, path)
-        elif not self._is_foreign(there) or _is_same(source, target):
+        elif not self._is_foreign(there) or same_content(source, target):
             if stat.S_ISDIR(source.lstat().st_mode):
                 with self._parted(target):
                     target.unlink()
@@ -199,7 +198,10 @@ class Commit:
     def _note(self, path: str, old: Entry | None, target: Path) -> None:
         there = _look(target)
         first = self.pairs[path][0] if path in self.pairs else old
-        self.pairs[path] = first, Entry.of(there) if there else None
+        new = Entry.of(there) if there else None
+        if there and new and new == old and new.kind == "file":
+            new = new._replace(changed=there.st_ctime_ns)  # its time was set back
+        self.pairs[path] = first, new
 
 
 @contextlib.contextmanager
@@ -288,16 +290,6 @@ def _copy_range(reader: int, writer: int, start: int, end: int) -> None:
         if count == 0:  # it has been cut meanwhile
             return
         start += count
-
-
-def _is_same(source: Path, target: Path) -> bool:
-    """Tell whether two files or links have the same content."""
-    try:
-        if source.is_symlink() or target.is_symlink():
-            return source.readlink() == target.readlink()
-        return filecmp.cmp(source, target, shallow=False)
-    except OSError:  # one of them is something else, or cannot be read
-        return False
 
 
 def _names(folder: Path) -> set[str]:

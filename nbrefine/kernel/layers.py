@@ -8,11 +8,13 @@ what the layers below have there (an opaque one).
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from nbrefine.kernel.folders import ENTRIES, SKIPPED, Entry, Pairs, printable
 
@@ -29,15 +31,18 @@ class Difference:
     problems: list[str] = field(default_factory=list)
 
 
-def difference(upper: Path, lowers: Sequence[Path], *, ignore: Collection[str] = ()) -> Difference:
+def difference(
+    upper: Path, lowers: Sequence[Path], *, since: int = 0, ignore: Collection[str] = ()
+) -> Difference:
     """Compare an upper layer with what its branch saw at the beginning.
 
     Parameters
     ----------
     lowers: the folders below it, newest first.
+    since: files that have not changed since then, in nanoseconds, are as they were below.
     ignore: paths relative to the folder that are left out with all below them.
     """
-    comparison = _Comparison(ignore)
+    comparison = _Comparison(since, ignore)
     try:
         comparison.folder(upper, lowers, "")
     except _TooManyError:
@@ -50,15 +55,22 @@ class _TooManyError(Exception):
     """The comparison has found all that it may hold."""
 
 
-_Below = tuple[Entry | None, list[Path]]
-"""What layers show under a name, and the folders that it is made of."""
+class _Below(NamedTuple):
+    """What layers show under a name."""
+
+    entry: Entry | None
+    path: Path | None
+    """Where that lies."""
+    folders: list[Path]
+    """The folders that it is made of, if it is one."""
 
 
 class _Comparison:
     """Walks through an upper layer and, in step with it, through the layers below."""
 
-    def __init__(self, ignore: Collection[str]) -> None:
+    def __init__(self, since: int, ignore: Collection[str]) -> None:
         self.found = Difference()
+        self._since = since
         self._ignore = ignore
 
     def folder(self, upper: Path, lowers: Sequence[Path], path: str) -> None:
@@ -85,25 +97,26 @@ class _Comparison:
         if is_whiteout(facts):
             self._gone(below, path)
             return
-        old, folders = below
-        new = Entry.of(facts)
+        old, new = below.entry, Entry.of(facts)
         if new.kind == "folder":
             self._note(path, old, new)
             if inside.name in SKIPPED:
                 self.found.skipped.append(path)
             else:
-                self.folder(inside, folders, path)
+                self.folder(inside, below.folders, path)
             return
-        if folders:
+        if below.folders:
             self._gone(below, path)
-        self._note(path, old, new)
+        if facts.st_ctime_ns > self._since:
+            if old == new and below.path and not same_content(inside, below.path):
+                new = new._replace(changed=facts.st_ctime_ns)  # its time was set back
+            self._note(path, old, new)
 
     def _gone(self, below: _Below, path: str) -> None:
-        old, folders = below
-        self._note(path, old, None)
+        self._note(path, below.entry, None)
         if path.rpartition("/")[2] not in SKIPPED:
-            for name in _names(folders):
-                self._gone(_below(folders, name), f"{path}/{name}")
+            for name in _names(below.folders):
+                self._gone(_below(below.folders, name), f"{path}/{name}")
 
     def _note(self, path: str, old: Entry | None, new: Entry | None) -> None:
         if old != new:
@@ -114,6 +127,7 @@ class _Comparison:
 
 def _below(lowers: Sequence[Path], name: str) -> _Below:
     entry: Entry | None = None
+    shown: Path | None = None
     folders: list[Path] = []
     for lower in lowers:
         inside = lower / name
@@ -123,13 +137,14 @@ def _below(lowers: Sequence[Path], name: str) -> _Below:
             continue
         if is_whiteout(facts):
             break
-        entry = entry or Entry.of(facts)
+        if entry is None:
+            entry, shown = Entry.of(facts), inside
         if not stat.S_ISDIR(facts.st_mode):
             break
         folders.append(inside)
         if is_opaque(inside):
             break
-    return entry, folders
+    return _Below(entry, shown, folders)
 
 
 def _names(folders: Sequence[Path]) -> set[str]:
@@ -137,7 +152,17 @@ def _names(folders: Sequence[Path]) -> set[str]:
     for folder in folders:
         with contextlib.suppress(OSError):
             names.update(path.name for path in folder.iterdir())
-    return {name for name in names if _below(folders, name)[0]}
+    return {name for name in names if _below(folders, name).entry}
+
+
+def same_content(first: Path, second: Path) -> bool:
+    """Tell whether two files or links have the same content."""
+    try:
+        if first.is_symlink() or second.is_symlink():
+            return first.readlink() == second.readlink()
+        return filecmp.cmp(first, second, shallow=False)
+    except OSError:  # one of them is something else, or cannot be read
+        return False
 
 
 def is_whiteout(facts: os.stat_result) -> bool:

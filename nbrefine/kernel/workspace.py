@@ -131,10 +131,19 @@ class Layer:
             "lowers": [str(layer.upper) for layer in self.chain[1:]],
         }
 
+    @property
+    def copied(self) -> int:
+        """Until when files came here only because the branch had them open at its beginning."""
+        try:
+            return int((self.place / "w" / overlay.COPIED).read_text(encoding="ascii"))
+        except (OSError, ValueError):  # the branch has not begun
+            return 0
+
     def changes(self) -> FileChanges:
         """Tell what the branch has changed of what it saw at its beginning."""
         lowers = [*(layer.upper for layer in self.chain[1:]), self._workspace.folder]
-        found = difference(self.upper, lowers, ignore=self._workspace.ignore)
+        ignore = self._workspace.ignore
+        found = difference(self.upper, lowers, since=self.copied, ignore=ignore)
         return listed(found.pairs, isolated=True, skipped=found.skipped, problems=found.problems)
 
     def commit(self) -> FileChanges:
@@ -154,7 +163,7 @@ class Layer:
                     upper=layer.upper,
                     folder=self._workspace.folder,
                     started=layer.started,
-                    applied=layer.applied,
+                    applied=max(layer.applied, layer.copied),
                     move=layer.users == 1,
                     own=self._workspace.own,
                     ignore=self._workspace.ignore,

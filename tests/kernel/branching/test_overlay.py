@@ -508,6 +508,33 @@ def test_what_somebody_else_changed_meanwhile_is_kept(session: Session) -> None:
     assert "same was" not in told
 
 
+def test_a_file_that_is_only_open_stays_somebody_else_s(session: Session) -> None:
+    with session.acting():
+        (session.folder / "log").write_text("one\n")
+    trunk = session.start()
+    trunk.run("log = open('log', 'a', buffering=1)")
+    branch, layer = session.branch(trunk)
+    with session.acting(), (session.folder / "log").open("a") as log:
+        log.write("somebody\n")
+    assert session.changes(layer) == ""
+    assert session.adopt(branch, layer) == ""
+    branch.run("log.write('branch\\n')")
+    assert (session.folder / "log").read_text() == "one\nsomebody\nbranch\n"
+
+
+def test_new_content_with_the_old_size_and_time_is_a_change(session: Session) -> None:
+    with session.acting():
+        (session.folder / "same").write_text("old")
+    branch, layer = session.branch(session.start())
+    branch.run(
+        "facts = os.stat('same'); open('same', 'w').write('new')\n"
+        "os.utime('same', ns=(facts.st_atime_ns, facts.st_mtime_ns))"
+    )
+    assert session.changes(layer) == "changed same (3 B)"
+    assert session.adopt(branch, layer) == "changed same (3 B)"
+    assert (session.folder / "same").read_text() == "new"
+
+
 def test_hard_links_of_a_branch_stay_one_file_and_replacing_one_is_no_conflict(
     session: Session,
 ) -> None:

@@ -35,10 +35,14 @@ import stat
 import struct
 import sys
 import tempfile
+import time
 from typing import Any, NamedTuple
 
 NAME = "nbrefine"
 """The source by which a mount of ours is known in /proc/self/mountinfo."""
+
+COPIED = "copied"
+"""The file beside the layer that tells when the last of the files that were open was copied."""
 
 Hazard = dict[str, str]
 """A thing that an overlay does not cover, as the scan before a fork tells it."""
@@ -84,7 +88,9 @@ def enter(settings: dict[str, Any]) -> list[Hazard]:
         _mount(folder, settings["lowers"], settings["upper"], settings["work"])
     if here is not None:
         os.chdir(here)
-    return _reopen(open_files) + _mapped(folder)
+    kept = _reopen(open_files)
+    _note_copies(open_files, settings["work"])
+    return kept + _mapped(folder)
 
 
 def leave(settings: dict[str, Any]) -> list[Hazard]:
@@ -234,6 +240,21 @@ def _reopen(files: dict[int, str]) -> list[Hazard]:
             if error.errno != errno.EBADF:  # closed meanwhile by a thread
                 kept.append(_hazard("open-file", f"{path} stays open as it was: {error.strerror}"))
     return kept
+
+
+def _note_copies(files: dict[int, str], work: str) -> None:
+    """Note until when files changed in the upper layer only because they were reopened here."""
+    copied = 0
+    for descriptor in files:
+        with contextlib.suppress(OSError):
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                copied = max(copied, os.fstat(descriptor).st_ctime_ns)
+    note = os.path.join(work, COPIED)
+    _write(note, str(copied))
+    # What a cell changes must be later, and the clock of a file system moves in steps.
+    while os.stat(note).st_ctime_ns <= copied:
+        time.sleep(0.001)
+        os.utime(note)
 
 
 def _reopen_one(descriptor: int, path: str) -> None:

@@ -9,6 +9,11 @@ Python 3.10 on that has ipykernel 7; they use the standard library and ipykernel
     plumbing    attaches sockets, threads and an event loop to a built kernel, and detaches them
     serving     runs a kernel, and forks it at a cell boundary
     wire        the messages between a controller and all of these
+    hazards     finds what a fork would break, before it
+    carry       makes a forked child whole, and shares nothing but files with its parent
+
+What these two know of is in `threads`, `connections`, `descriptors`, `memory`, `workers` (pools of
+threads and processes), `libraries` (OpenMP and OpenBLAS) and `debugging`.
 
 A template forks keepers, a keeper forks fresh kernels, a kernel forks checkpoints of itself, and
 a checkpoint forks branches, which are kernels again.

@@ -39,18 +39,18 @@ def pids() -> list[int]:
     return [each.result().process.pid for each in templates._templates.values()]
 
 
-LOADED = "import sys; print('json.tool' in sys.modules, 'decimal' in sys.modules)"
+LOADED = "import sys; print('colorsys' in sys.modules, 'wave' in sys.modules)"
 
 
 def test_kernels_of_a_kind_come_from_one_template_with_packages_imported_and_unshared() -> None:
-    with Kernel.start(preload=("json.tool",)) as one, Kernel.start(preload=("json.tool",)) as two:
+    with Kernel.start(preload=("colorsys",)) as one, Kernel.start(preload=("colorsys",)) as two:
         assert len(pids()) == 1
         assert one.run(LOADED).result().text == "True False\n"
-        one.run("import json.tool; json.tool.mine = 1").result()
-        assert two.run("import json.tool; hasattr(json.tool, 'mine')").result().text == "False\n"
+        one.run("import colorsys; colorsys.mine = 1").result()
+        assert two.run("import colorsys; hasattr(colorsys, 'mine')").result().text == "False\n"
         # The template and the two keepers are no family that a kernel would be found in.
         assert one.info.pid != two.info.pid
-    with Kernel.start(preload=("decimal",)) as three:
+    with Kernel.start(preload=("wave",)) as three:
         assert len(pids()) == 2
         assert three.run(LOADED).result().text == "False True\n"
 
@@ -143,7 +143,7 @@ def test_no_more_than_four_templates_are_kept_and_the_least_used_goes(
 
 
 def test_kernels_that_start_together_share_the_template_that_starts() -> None:
-    starting = [Kernel.start(preload=("decimal",)) for _ in range(3)]
+    starting = [Kernel.start(preload=("wave",)) for _ in range(3)]
     kernels = [each.result(60) for each in starting]
     assert len(pids()) == 1
     for each in kernels:
@@ -151,10 +151,10 @@ def test_kernels_that_start_together_share_the_template_that_starts() -> None:
 
 
 def test_a_start_that_is_stopped_while_the_template_starts_leaves_it_to_the_next() -> None:
-    starting = Kernel.start(preload=("decimal",))
+    starting = Kernel.start(preload=("wave",))
     time.sleep(0.05)  # a moment within the start; which one does not matter
     starting.stop()
-    with Kernel.start(preload=("decimal",)) as kernel:
+    with Kernel.start(preload=("wave",)) as kernel:
         assert kernel.run("6 * 7").result().text == "42\n"
     assert len(pids()) == 1
 
@@ -186,8 +186,8 @@ def test_nothing_is_left_of_a_controller_that_was_killed(
         from nbrefine.kernel import Kernel
         kernel = Kernel.start(preload=()).result()
         trial = kernel.branch().result()
-        source = "import subprocess; subprocess.Popen(['sleep', '92'], env={}, start_new_session=True)"
-        assert trial.run(source).result().ok
+        source = "subprocess.Popen(['sleep', '92'], env={}, start_new_session=True)"
+        assert trial.run("import subprocess; " + source).result().ok
         print("up", flush=True)
         trial.run("sum(range(10**12))", timeout=None).result()
     """

@@ -76,8 +76,9 @@ def _seen(items: list[tuple[str, Any]]) -> tuple[list[list[Any]], dict[str, Mark
                     if time.monotonic() > ends:
                         rows.append(_unseen(name, value, "no time was left for it"))
                     else:
-                        rows.append(_row(name, value, walk))
+                        row = _row(name, value, walk)
                         held[name] = walk.marks
+                        rows.append(row)
         except Overdue:
             if len(rows) == begun:  # with all the time for itself
                 name, value = items[begun]

@@ -145,15 +145,14 @@ async def copy(core: Core) -> Copy:
         if isinstance(core.copy, Copy) and not core.copy.closed:
             core.copy.hold()
             return core.copy
-        made = await _fork(core)
-        made.hold()
-        # Where others run cells, or threads and tasks go on, the state moves without our doing.
-        moves = not core.owned or any(hazard.verdict == "lost" for hazard in made.hazards)
-        if moves:
-            made.retire()
-        else:
-            core.copy = made
-        return made
+        making = asyncio.ensure_future(_make(core))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait({making})  # or there would be a copy that nobody knows of
+            if not making.cancelled() and making.exception() is None:
+                making.result().release()
+            raise
 
 
 async def branch(core: Core) -> Core:
@@ -171,16 +170,36 @@ async def branch(core: Core) -> Core:
         made.release()
 
 
-async def _fork(core: Core) -> Copy:
+async def _make(core: Core) -> Copy:
     process = core.link.process
     if process is None:
-        return Copy(core, *await checkpoint(core))
+        return _held(core, Copy(core, *await checkpoint(core)))
     if process.keeper is None or process.line is None:
         raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
     if wrong := await proven(process.keeper):
         raise refusal((Hazard("kernel", "refuse", wrong),))
+    async with core.turn() as link:
+        # In the turn to the end, or the next cell would not know which copy it leaves behind.
+        return _held(core, await _fork(core, link))
+
+
+def _held(core: Core, made: Copy) -> Copy:
+    made.hold()
+    # Where others run cells, or threads and tasks go on, the state moves without our doing.
+    if not core.owned or any(hazard.verdict == "lost" for hazard in made.hazards):
+        made.retire()
+    else:
+        core.copy = made
+    return made
+
+
+async def _fork(core: Core, link: Link) -> Copy:
+    process = link.process
+    assert process is not None
+    assert process.keeper is not None
+    assert process.line is not None
     try:
-        reply = await core.request("checkpoint_request", {"id": uuid4().hex}, _FORK)
+        reply = await link.request("checkpoint_request", {"id": uuid4().hex}, _FORK)
     except TimeoutError:
         await process.kill()  # it hangs in the middle of its fork, for ever
         raise KernelDeadError(

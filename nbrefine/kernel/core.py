@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -286,17 +287,17 @@ class Core:
     def _restarts(self) -> bool:
         return self.launch is not None and self.origin is None
 
-    async def request(self, kind: str, content: dict[str, Any], limit: float) -> dict[str, Any]:
-        """Ask the kernel on shell when its turn has come; nothing runs in it meanwhile.
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Link]:
+        """Hold the turn, in which nothing else runs in the kernel, and give the link with it.
 
         Raises
         ------
         KernelDeadError: the kernel has ended.
-        TimeoutError: nothing came within `limit` seconds.
         """
         async with self._turn:
             self._require_alive()
-            return await self.link.request(kind, content, limit)
+            yield self.link
 
     async def adopt(self, branch: Core) -> FileChanges | None:
         """Let a branch's process take the place of this kernel's, which ends.

@@ -281,3 +281,19 @@ def test_context_variables_go_on_in_a_branch_and_its_branches(kernel: Kernel) ->
         with outer.branch() as inner:
             assert value(inner, "decimal.Decimal(1) / 3") == "Decimal('0.333')"
     assert value(kernel, "decimal.getcontext().prec") == "7"
+
+
+def test_a_copy_made_beside_a_cell_is_not_taken_for_the_state_after_it(kernel: Kernel) -> None:
+    async def both() -> tuple[str, str]:
+        async def beside() -> str:
+            async with kernel.branch() as trial:
+                return (await trial.run("items")).text.strip()
+
+        first, _ = await asyncio.gather(beside(), kernel.run("items.append(3)"))
+        return first, await beside()
+
+    for _ in range(3):
+        kernel.run("items = [1, 2]").result()
+        first, second = asyncio.run(both())
+        assert first in ("[1, 2]", "[1, 2, 3]")
+        assert second == "[1, 2, 3]"

@@ -113,17 +113,18 @@ def nothing_left(owner: Kernel, until: Callable[..., None]) -> Callable[[], None
 def test_an_exception_in_the_block_ends_the_branch(
     owner: Kernel, nothing_left: Callable[[], None]
 ) -> None:
+    trials: list[Kernel] = []
+
     def work() -> None:
-        nonlocal trial
         with owner.branch() as trial:
+            trials.append(trial)
             trial.run("n = 2; subprocess.Popen(['sleep', '97'], start_new_session=True)").result()
             raise ZeroDivisionError
 
-    trial = owner
     with pytest.raises(ZeroDivisionError):
         work()
     with pytest.raises(KernelDeadError):
-        trial.run("n").result()
+        trials[0].run("n").result()
     nothing_left()
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+
+from nbrefine.kernel.inside.branching import overlay
 
 MARK = "NBREFINE_KERNEL"
 """Name of the environment variable that holds the folder's path, or that and a kernel's number."""
@@ -40,7 +41,7 @@ class RuntimeFolder:
         # Taken first: at exit the loop and the main thread may both come here.
         lock, self._lock = self._lock, -1
         if lock >= 0:
-            shutil.rmtree(self.path, ignore_errors=True)
+            overlay.remove(str(self.path))
             os.close(lock)
 
 
@@ -60,7 +61,7 @@ def _sweep(base: Path) -> None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner lives
                 kill_family(None, folder)
-                shutil.rmtree(folder, ignore_errors=True)
+                overlay.remove(str(folder))
             finally:
                 os.close(lock)
 

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import os
 import select
-import shutil
 import signal
 import socket
 import time
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from . import wire
+from . import overlay, wire
 
 Role = Literal["template", "keeper", "checkpoint"]
 
@@ -199,7 +198,7 @@ class Nursery:
                 except ChildProcessError:
                     break
         if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            overlay.remove(self._folder)
         os._exit(0)
 
     def _tell(self, message: dict[str, Any], fds: list[int] | None = None) -> None:

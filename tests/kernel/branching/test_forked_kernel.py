@@ -136,8 +136,15 @@ class Forked:
             self._client = BlockingKernelClient()
             self._client.load_connection_info(self.connection)
             self._client.start_channels()
-            while self._client.get_iopub_msg(timeout=20)["msg_type"] != "iopub_welcome":
-                pass
+            # ipykernel may miss a subscription, and then sends no welcome; a status is as good.
+            # To ask for kernel_info would draw from the session's `random`.
+            asked = self._client.comm_info()
+            while True:
+                message = self._client.get_iopub_msg(timeout=20)
+                if message["msg_type"] == "iopub_welcome":
+                    break
+                if message["parent_header"].get("msg_id") == asked:
+                    break
         return self._client
 
     def ask(self, kind: str, content: Message, channel: str = "shell", **header: Any) -> Message:

@@ -258,12 +258,32 @@ class Plumbing:
         kernel._shutdown_message = None
         kernel.record_ports(self.ports)
         _init_debugger(kernel)
+        self._hang_up_debugger()
         shell = kernel.shell
         for each in (shell.displayhook, shell.display_pub):
             each.session, each.pub_socket = app.session, app.iopub_socket
         app.displayhook.get_execution_count = lambda: kernel.execution_count
         control.start()
         channel.start()
+
+    def _hang_up_debugger(self) -> None:
+        """Leave the debugger's connection with our own shell channel until it is asked for.
+
+        A connection takes 130 kB, which a branch inherits and can never free.
+        """
+        kernel, shell_socket = self.app.kernel, self.app.debug_shell_socket
+        endpoint = self.app.shell_socket.getsockopt(zmq.LAST_ENDPOINT)
+        shell_socket.disconnect(endpoint)
+        connected = False
+
+        async def debug_request(*request: Any) -> None:
+            nonlocal connected
+            if not connected:
+                connected = True
+                shell_socket.connect(endpoint)
+            await kernel.debug_request(*request)
+
+        kernel.control_handlers["debug_request"] = debug_request
 
     def _on_line(self) -> None:
         """Take a message of the controller's, in the control thread."""

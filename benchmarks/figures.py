@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,10 @@ class Figures:
     """Every single measurement: seconds, characters and bytes."""
 
 
+Side = Callable[[], Awaitable[float]]
+"""Measures itself once, in seconds or what else it counts."""
+
+
 def alternate(rounds: int, *sides: Callable[[], float]) -> tuple[list[float], ...]:
     """Let each side measure itself once a round, in turn, and give each side's measurements."""
     taken: tuple[list[float], ...] = tuple([] for _ in sides)
@@ -45,6 +49,15 @@ def alternate(rounds: int, *sides: Callable[[], float]) -> tuple[list[float], ..
     for number in range(rounds):
         for side, measured in pairs if number % 2 == 0 else reversed(pairs):
             measured.append(side())
+    return taken
+
+
+async def take_turns(rounds: int, sides: Mapping[str, Side]) -> dict[str, list[float]]:
+    """Do what `alternate` does for sides that are awaited and have names."""
+    taken: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds):
+        for name in sides if number % 2 == 0 else reversed(sides):
+            taken[name].append(await sides[name]())
     return taken
 
 

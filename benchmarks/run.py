@@ -16,16 +16,39 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import branches
 import cold_start
 import flood
+import fork_server
 import import_cost
 import long_episode
 import per_cell
 import psutil
+import refinement_turn
+import speculation
 from figures import table
 
-BENCHMARKS = (import_cost, cold_start, per_cell, flood, long_episode)
-PACKAGES = ("nbrefine", "ipykernel", "IPython", "jupyter_client", "nbclient", "pyzmq")
+BENCHMARKS = (
+    import_cost,
+    cold_start,
+    per_cell,
+    fork_server,
+    branches,
+    speculation,
+    refinement_turn,
+    flood,
+    long_episode,
+)
+PACKAGES = (
+    "nbrefine",
+    "ipykernel",
+    "IPython",
+    "jupyter_client",
+    "nbclient",
+    "pyzmq",
+    "pandas",
+    "cloudpickle",
+)
 HERE = Path(__file__).parent
 BLOCK = re.compile(r"(?<=<!-- figures:begin -->\n).*(?=<!-- figures:end -->)", re.DOTALL)
 

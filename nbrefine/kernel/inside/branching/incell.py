@@ -22,7 +22,7 @@ import traceback
 import warnings
 from typing import Any, NoReturn
 
-from . import hazards
+from . import descriptors, hazards
 from .carry import Carried
 from .nursery import Nursery
 from .plumbing import Plumbing
@@ -67,7 +67,7 @@ def checkpoint(
         try:
             plumbing.flush()
             own = plumbing.descriptors()
-            carried = Carried(own | {connection.fileno()})
+            carried = Carried(own | _logs(app, plumbing) | {connection.fileno()})
             before = time.perf_counter()
             pid = _fork()
             if pid == 0:
@@ -125,6 +125,18 @@ def _server_of(app: Any) -> Server | None:
     handler = app.kernel.shell_handlers.get("checkpoint_request")
     server = getattr(handler, "__self__", None)
     return server if isinstance(server, Server) else None
+
+
+def _logs(app: Any, plumbing: Plumbing) -> set[int]:
+    """Give the descriptors of the history and of the server's log, which are not the session's.
+
+    What is open for writing is searched for among all objects, for which they are not worth it.
+    """
+    history = str(getattr(app.shell.history_manager, "hist_file", ""))
+    copies = {getattr(each, "_original_stdstream_copy", -1) for each in plumbing.streams}
+    return copies | {
+        each for each, target in descriptors.table().items() if history and target == history
+    }
 
 
 def _folder() -> str:

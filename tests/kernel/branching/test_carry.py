@@ -196,7 +196,7 @@ def test_an_event_loop_that_does_not_run_can_be_used_by_both_sides(process: Proc
 
             import socket
             left, right = socket.socketpair()
-            return loop.run_until_complete(asyncio.wait_for(main(), 5))
+            return loop.run_until_complete(asyncio.wait_for(main(), 20))
 
         told.append(in_branch(use))
         told.append(use())
@@ -275,12 +275,12 @@ def test_thread_pools_work_and_what_they_had_not_finished_fails(process: Process
         begun.wait()
 
         def use():
-            errors = [repr(each.exception(timeout=5)) for each in (running, waiting)]
-            return [pool.submit(abs, -9).result(timeout=5), *errors]
+            errors = [repr(each.exception(timeout=20)) for each in (running, waiting)]
+            return [pool.submit(abs, -9).result(timeout=20), *errors]
 
         told.append(in_branch(use))
         end.set()
-        told.append([running.result(timeout=5), waiting.result(timeout=5)])
+        told.append([running.result(timeout=20), waiting.result(timeout=20)])
         """
     )
     new, *errors = told[0]
@@ -303,8 +303,8 @@ def test_process_pools_say_that_they_cannot_be_used(process: Process) -> None:
             errors = []
             for attempt in (
                 lambda: pool.map(abs, [-1]),
-                lambda: waiting.get(timeout=5),
-                lambda: executor.submit(abs, -1).result(timeout=5),
+                lambda: waiting.get(timeout=20),
+                lambda: executor.submit(abs, -1).result(timeout=20),
             ):
                 try:
                     attempt()
@@ -314,7 +314,7 @@ def test_process_pools_say_that_they_cannot_be_used(process: Process) -> None:
                 return [*errors, own.map(abs, [-2])]
 
         told.append(in_branch(use))
-        told.append([pool.map(abs, [-3]), executor.submit(abs, -4).result(timeout=5)])
+        told.append([pool.map(abs, [-3]), executor.submit(abs, -4).result(timeout=20)])
         pool.terminate()
         executor.shutdown()
         """

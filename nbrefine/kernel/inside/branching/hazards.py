@@ -66,10 +66,11 @@ def scan(app: Any) -> list[Hazard]:
 
     What can be refused is listed first.
     """
-    seen = _Seen(app)
     found: list[Hazard] = []
+    seen = None
     for look in _LOOKS:
         try:
+            seen = seen or _Seen(app)
             found += look(seen)
         except Exception as error:  # noqa: BLE001  a scan that fails must not fail the kernel
             what = look.__name__.strip("_").replace("_", " ")

@@ -38,7 +38,7 @@ _known: dict[int, list[str]] = {}
 
 def loaded(part: str) -> list[str]:
     """Give the paths of the loaded libraries that have `part` in their file name."""
-    return [path for path in _paths() if part in os.path.basename(path)]
+    return [path for path in _paths() if part in path.rpartition("/")[2]]
 
 
 def blas_threads() -> int:

@@ -55,6 +55,8 @@ async def checkpoint(core: Core) -> tuple[Nursery, Keeper, tuple[Hazard, ...]]:
     if core.info.language != "python":
         detail = f"only Python kernels can be copied, and it speaks {core.info.language}"
         raise refusal((Hazard("kernel", "refuse", detail),))
+    if sys.platform != "linux":
+        raise refusal((Hazard("kernel", "refuse", "only Linux can copy a running kernel"),))
     folder = RuntimeFolder()
     with contextlib.ExitStack() as undo:
         undo.callback(folder.remove)

@@ -89,8 +89,8 @@ class Attempt:
         if self.result.death is not None:
             lines = [f"ended the branch: {self.result.death}."]
         if self.files is not None and (told := self.files.describe()):
-            where = "files" if self.files.isolated else "files, which are no branch's own here"
-            lines.append(f"{where}: {told}")
+            held = "" if self.files.isolated else ", which are not held back here"
+            lines.append(f"files{held}: {told}")
         lines += (
             f"Not as here: {hazard.detail}."
             for hazard in self.hazards

@@ -89,11 +89,12 @@ def checkpoint(
 
 def _kernel() -> tuple[Any, str]:
     """Give this process's ipykernel application, and why it cannot be forked from here, or ""."""
+    from ipykernel.kernelapp import IPKernelApp
     from IPython.core.getipython import get_ipython
 
     kernel: Any = getattr(get_ipython(), "kernel", None)
     app: Any = getattr(kernel, "parent", None)
-    if kernel is None or getattr(app, "kernel", None) is not kernel:
+    if not isinstance(app, IPKernelApp) or app.kernel is not kernel:
         return None, "this is no kernel that ipykernel's own application has started"
     if getattr(app, "shell_channel_thread", None) is None:
         from ipykernel._version import __version__

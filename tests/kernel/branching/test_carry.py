@@ -144,6 +144,26 @@ def test_a_branch_cannot_reach_the_parents_processes(process: Process) -> None:
     assert parent == "parent"
 
 
+def test_a_branch_does_not_keep_the_connections_of_a_controller_open(process: Process) -> None:
+    """In a kernel in which nbrefine itself runs; at their end its kernels end."""
+    told = process(
+        """
+        import socket
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        foreign.add(theirs.fileno())  # as the checkpoint's own end is
+
+        def behind():
+            return [os.readlink(f"/proc/self/fd/{each.fileno()}") for each in (ours, theirs)]
+
+        told.append(behind())
+        told.append(in_branch(behind))
+        """
+    )
+    (ours, theirs), (inherited, kept) = told
+    assert inherited != ours
+    assert kept == theirs
+
+
 def test_a_branch_cannot_speak_over_the_parents_connection(process: Process, web: str) -> None:
     host, port = web.split(":")
     branch, parent = process(

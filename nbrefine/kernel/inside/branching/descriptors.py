@@ -116,12 +116,22 @@ def _part_one(descriptor: int, target: str) -> None:
     if is_file(descriptor, target):
         _reopen(descriptor)
     elif target.startswith("socket:"):
-        if is_tied(descriptor):
+        if is_tied(descriptor) or _is_controllers(descriptor):
             _replace(descriptor, _dead_socket())
     elif target == "anon_inode:[eventfd]":
         _replace(descriptor, os.eventfd(0))
     elif target in ("anon_inode:inotify", "anon_inode:[timerfd]", "anon_inode:[signalfd]"):
         _replace(descriptor, _dead_pipe(os.O_RDONLY))
+
+
+def _is_controllers(descriptor: int) -> bool:
+    """Tell an end of one of nbrefine's own connections, where it runs in the kernel itself.
+
+    A copy of the controller's end would keep every process on the other side from ever ending.
+    """
+    with contextlib.suppress(OSError), as_socket(descriptor) as opened:
+        return opened.family == socket.AF_UNIX and opened.type == socket.SOCK_SEQPACKET
+    return False
 
 
 def _reopen(descriptor: int) -> None:

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from io import StringIO
@@ -181,7 +182,9 @@ class Plumbing:
                 getattr(app, f"{name}_socket").close(linger=_LINGER)
             app.iopub_thread.socket.close(linger=_LINGER)
             app.context.destroy(linger=_LINGER)
-            app.heartbeat.context.destroy(linger=0)
+            app.heartbeat.context.term()  # its thread closes its socket
+        except BaseException:  # noqa: BLE001 - it ends here all the same
+            traceback.print_exc(file=sys.__stderr__)
         finally:
             os._exit(0)
 

@@ -62,7 +62,7 @@ class Nursery:
 
     def run(self) -> Order:
         """Serve; returns in a forked child only."""
-        if os.getsid(0) != os.getpid():
+        if os.getpgrp() != os.getpid():
             os.setsid()
         name_process(_NAMES[self._role])
         if self._role != "template":
@@ -176,7 +176,7 @@ class Nursery:
             for pid, parent in parents.items()
             if parent == os.getpid()
             and pid not in self._children
-            and not (names[pid] in (_KERNEL, _NAMES["checkpoint"]) and _leads_session(pid))
+            and not (names[pid] in (_KERNEL, _NAMES["checkpoint"]) and _leads_group(pid))
         }
         ended = orphans | _beneath(orphans, parents)
         for pid in ended:
@@ -251,9 +251,9 @@ def _beneath(roots: set[int], parents: dict[int, int]) -> set[int]:
     return found
 
 
-def _leads_session(pid: int) -> bool:
+def _leads_group(pid: int) -> bool:
     try:
-        return os.getsid(pid) == pid
+        return os.getpgid(pid) == pid
     except OSError:
         return False
 

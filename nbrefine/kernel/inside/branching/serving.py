@@ -139,6 +139,9 @@ class Server:
             context.run(self.sleep, Nursery(ours, "checkpoint"), own, carried)
             return None
         forked = time.perf_counter() - before
+        # Here, too, as a signal to our group may come before the child gets to run.
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
         ours.close()
         told = {
             "id": identity,
@@ -195,7 +198,7 @@ class Server:
     def sleep(self, nursery: Nursery, own: set[int], carried: Carried) -> None:
         """Be a checkpoint until this process is a branch of it."""
         try:
-            os.setsid()  # or a signal to the kernel's group would reach its checkpoints
+            os.setpgid(0, 0)  # or a signal to the kernel's group would reach its checkpoints
             gc.freeze()
             self._requests.clear()
             self.plumbing.detach(own)

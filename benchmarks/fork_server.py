@@ -168,21 +168,27 @@ async def sizes() -> dict[str, list[float]]:
     kernels = [await Kernel.start(preload=PRELOAD) for _ in range(ALIVE)]
     manager, client = await start_new_async_kernel(kernel_name="python3", stderr=subprocess.DEVNULL)
     try:
-        for kernel in kernels:
-            assert (await kernel.run(CELL)).text.strip() == SHOWN
+        answered = [await size_after(kernel, "2 * 3") for kernel in kernels]
+        used = [await size_after(kernel, CELL) for kernel in kernels]
         await import_pandas(client)
-        one = pss(manager.provisioner.pid)
+        stock = pss(manager.provisioner.pid)
         everything = sum(pss(each.pid) for each in psutil.Process().children(recursive=True))
         return {
-            "kernels": [float((await kernel.memory()).pss) for kernel in kernels],
-            "everything": [(everything - one) / ALIVE],
-            "stock": [one],
+            "answered": answered,
+            "used": used,
+            "everything": [(everything - stock) / ALIVE],
+            "stock": [stock],
         }
     finally:
         client.stop_channels()
         await manager.shutdown_kernel(now=True)
         for kernel in kernels:
             await kernel.shutdown()
+
+
+async def size_after(kernel: Kernel, source: str) -> float:
+    assert (await kernel.run(source)).text.strip() == SHOWN
+    return float((await kernel.memory()).pss)
 
 
 def pss(pid: int) -> float:
@@ -269,14 +275,17 @@ def rate_row(what: str, taken: dict[str, list[float]], goal: float) -> Row:
 
 
 def size_row(found: dict[str, list[float]]) -> Row:
-    stock, everything = found["stock"][0] / 1e6, found["everything"][0] / 1e6
+    used, everything, stock = (
+        statistics.median(found[name]) / 1e6 for name in ("used", "everything", "stock")
+    )
     return Row(
-        f"PSS of a kernel, {ALIVE} alive",
-        spread(found["kernels"], "MB", 1e-6),
-        f"{stock:.0f} MB, a stock kernel",
-        f"{everything:.1f} MB each, what they are forked from included",
+        f"PSS of a kernel that has answered a cell, {ALIVE} alive",
+        spread(found["answered"], "MB", 1e-6),
+        f"{stock:.0f} MB, a stock kernel that has used pandas",
+        f"{used:.1f} MB when it has used pandas, {everything:.1f} MB each with what they are "
+        "forked from",
         f"≤ {LARGEST / 1e6:g} MB",
-        statistics.median(found["kernels"]) <= LARGEST,
+        statistics.median(found["answered"]) <= LARGEST,
     )
 
 
@@ -303,8 +312,9 @@ async def work() -> Figures:
         f"`start_new_async_kernel`, {ROUNDS} times each, in turn; then as often a restart of one "
         "kernel each. The fork server is there already: the first kernel, which waits for it, "
         f"took {cold:.2f} s. Rates: {ROUNDS} times {BATCH} kernels, until all are stopped. "
-        f"Memory: {ALIVE} kernels after that cell, beside a stock kernel after it. Death: from a "
-        "cell's last act before `os._exit` until its result is there.",
+        f"Memory: {ALIVE} kernels with pandas imported that have answered `2 * 3`, then that cell, "
+        "beside a stock kernel. Death: from a cell's last act before `os._exit` until its result "
+        "is there.",
         (
             faster_row(
                 "a new kernel until its first cell is answered",

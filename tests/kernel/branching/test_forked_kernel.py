@@ -626,7 +626,7 @@ def test_a_chain_of_adoptions_keeps_its_size(
         kernel = branch
         counts.append(descriptors(kernel.pid))
     assert kernel.run("x") == "20"
-    assert len(set(counts[2:])) == 1
+    assert max(counts) - min(counts) < 5  # one each would be 19; a client may just be connecting
     assert str(kernel.pid) in children(keeper.pid)
 
 

@@ -43,7 +43,6 @@ class Carried:
         _flush(self._descriptors)
         self._workers = workers.Workers()
         self._memory = memory.Copies()
-        # Before the state of `random` is kept, as nothing after this may draw from it.
         self._limited = libraries.pause_openmp()
         self._random = random.getstate()
 

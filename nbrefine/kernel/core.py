@@ -267,6 +267,7 @@ class Core:
                 await self._reopen()
         except (KernelError, UsageError) as error:  # the cell has its result all the same
             execution.notes.append(f"the kernel could not be started again: {error}")
+            self.names = {}
         execution.lost = tuple(name for name in names if name not in self.names)
 
     async def _repair(self, execution: Execution) -> None:

@@ -338,7 +338,8 @@ def test_thirty_tries_leave_nothing(kernel: Kernel) -> None:
         assert run(kernel, ending).ok
     run(kernel, "%discard")
     until(lambda: not children(pid))
-    until(lambda: descriptors() <= before)
+    # ipykernel gives a thread that shows something for the first time a pipe of its own.
+    until(lambda: descriptors() < before + 3)
     until(lambda: value(kernel, folders) == "[]")
 
 

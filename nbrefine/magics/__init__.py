@@ -100,12 +100,11 @@ class Transactions(Magics):
         tried = self._attempt(kernel, cell, given.timeout)
         if tried.result.ok:
             self.pending = tried
-            _say(f"In a branch, so nothing here has changed. The cell {tried.describe()}")
-            _say("%keep runs it here, %discard forgets it.")
+            _say(f"{tried.describe()}\n%keep runs it here, %discard forgets it.")
             return
         tried.trial.close()
         self._why_none = "the last cell tried did not run to its end"
-        _say(f"In a branch, so nothing here has changed. The cell {tried.describe()}")
+        _say(tried.describe())
         if tried.result.status == "interrupted":
             raise Refusal("interrupted, and discarded")  # so that Run All stops too
 
@@ -136,7 +135,7 @@ class Transactions(Magics):
         if self.pending is None:
             _say(f"There is nothing to discard: {self._why_none}.")
         else:
-            self.forget("the last attempt was discarded")
+            self.forget()
             _say("The attempt is discarded.")
 
     @line_magic
@@ -155,7 +154,7 @@ class Transactions(Magics):
         call = "await get_ipython().magics_manager.registry['Transactions'].keep_awaited()"
         return [line.replace(_KEEP, call) if line.strip() == _KEEP else line for line in lines]
 
-    def forget(self, why: str = "") -> None:
+    def forget(self, why: str = "the last attempt was discarded") -> None:
         """End the branch of the attempt that waits, if there is one.
 
         Parameters

@@ -83,13 +83,11 @@ class Attempt:
 
     def describe(self) -> str:
         """Say in a few lines what became of the cell and what it would change."""
-        told = describe(self.change, limit=_LINES) if self.change is not None else ""
-        change = f"would change:\n{told}" if told else "would change no variable."
-        lines = [_ENDINGS.get(self.result.status, change)]
-        if self.result.death is not None:
-            lines = [f"ended the branch: {self.result.death}."]
-        if self.files is not None and (told := self.files.describe()):
-            held = "" if self.files.isolated else ", which are not held back here"
+        files = self.files or FileChanges()
+        same = "nothing" if files.isolated or not files.total else "no variable"
+        lines = [f"In a branch, so {same} here has changed. The cell {self._outcome}"]
+        if told := files.describe():
+            held = "" if files.isolated else ", which are not held back here"
             lines.append(f"files{held}: {told}")
         lines += (
             f"Not as here: {hazard.detail}."
@@ -97,6 +95,14 @@ class Attempt:
             if hazard.verdict in ("lost", "shared")
         )
         return "\n".join(lines)
+
+    @property
+    def _outcome(self) -> str:
+        if self.result.death is not None:
+            return f"ended the branch: {self.result.death}."
+        told = describe(self.change, limit=_LINES) if self.change is not None else ""
+        change = f"would change:\n{told}" if told else "would change no variable."
+        return _ENDINGS.get(self.result.status, change)
 
 
 _ENDINGS = {

@@ -35,9 +35,7 @@ _plumbing: Plumbing | None = None
 """That of a kernel which no `Server` of ours serves."""
 
 
-def checkpoint(
-    connection: socket.socket, *, folder: str = "", force: bool = False
-) -> dict[str, Any]:
+def checkpoint(connection: socket.socket, *, folder: str = "") -> dict[str, Any]:
     """Fork a dormant copy of this kernel, which serves the connection; the main thread calls it.
 
     Gives `status` "ok" with the copy's `pid` and working folder, or "refused"; and `hazards`, as
@@ -46,7 +44,6 @@ def checkpoint(
     Parameters
     ----------
     folder: removed by the copy at its end, as a keeper would do.
-    force: fork whatever the hazards are.
 
     Raises
     ------
@@ -60,7 +57,7 @@ def checkpoint(
         started = time.perf_counter()
         found = hazards.scan(app)
         scanned = time.perf_counter() - started
-        if not force and any(each["verdict"] == "refuse" for each in found):
+        if any(each["verdict"] == "refuse" for each in found):
             return {"status": "refused", "hazards": found}
         plumbing = _plumbing_of(app)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

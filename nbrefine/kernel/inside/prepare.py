@@ -17,6 +17,7 @@ import sys
 from typing import Any
 
 import zmq
+from IPython.core import ultratb
 from IPython.core.getipython import get_ipython
 
 MIME = "application/vnd.nbrefine+json"
@@ -24,6 +25,9 @@ MIME = "application/vnd.nbrefine+json"
 _LAST: list[Any] = [""]
 _ESSENTIAL: dict[str, Any] = {}
 _MARK = {"nonce": ""}
+
+_LONG = 1000  # lines of a source file that takes more than 10 ms to parse
+_DEEP = 50  # frames of a traceback in which repeated ones are collapsed, for which it is parsed
 
 
 def prepare(shell: Any, nonce: str, crash: str) -> None:
@@ -51,6 +55,7 @@ def prepare(shell: Any, nonce: str, crash: str) -> None:
         # ends with a tip that is chosen by it.
         shell.enable_tip = False
         type(shell).ask_exit = _stay
+        shell.InteractiveTB.get_records = _sparing(shell.InteractiveTB.get_records)
         session.pack = _tolerant(session.pack)
         shell.events.register("post_execute", lambda: _after_cell(shell))
         shell.events.register("post_run_cell", lambda result: _keep_last(shell, result))
@@ -68,6 +73,28 @@ def _end_control(app: Any) -> None:
 def _stay(shell: Any) -> None:
     """Say that exit() was called; IPython would end the kernel a moment later."""
     shell.payload_manager.write_payload({"source": "ask_exit", "keepkernel": True})
+
+
+def _sparing(get_records: Any) -> Any:
+    """Show frames in long files without parsing these.
+
+    IPython parses files of up to 10,000 lines to choose the lines around a frame's own, which
+    takes 70 ms for pandas' `KeyError`, and in every branch anew; it has a faster way for longer
+    files, which lists the neighbouring lines.
+    """
+    stock = getattr(ultratb, "FAST_THRESHOLD", 0)
+
+    def records(traceback: Any, *rest: Any) -> Any:
+        depth, each = 0, traceback
+        while each is not None and depth <= _DEEP:
+            depth, each = depth + 1, each.tb_next
+        ultratb.FAST_THRESHOLD = stock if depth > _DEEP else min(stock, _LONG)
+        try:
+            return get_records(traceback, *rest)
+        finally:
+            ultratb.FAST_THRESHOLD = stock
+
+    return records
 
 
 def _tolerant(pack: Any) -> Any:

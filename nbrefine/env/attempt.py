@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from nbrefine.bindings import StateChange
 from nbrefine.env.folder import FolderWatch
 from nbrefine.env.session import Place, Point, Session
-from nbrefine.errors import BranchRefused, KernelError
+from nbrefine.errors import KernelError
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.changes import changes
@@ -55,9 +55,9 @@ async def attempt(
     on_tests: called with True as the tests begin and with False as they end.
     """
     place = await session.begin(point)
-    watch = await FolderWatch.begin(place.kernel)
     kept = False
     try:
+        watch = await FolderWatch.begin(place.kernel)
         result = await place.kernel.run(source, timeout=timeout)
         left = await _look(place.kernel)
         files = await watch.end()
@@ -115,7 +115,7 @@ async def _test(
         return await _run_tests(place.kernel, task, limit), ""
     try:
         bench = await place.kernel.branch()
-    except BranchRefused as refused:
+    except KernelError as refused:
         return (
             await _run_tests(place.kernel, task, limit),
             f"its tests ran in the attempt itself: {refused.message}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -210,18 +211,43 @@ class Session:
             return await self._in_session(point, why)
 
     async def _branch(self, point: Point) -> Place:
+        try:
+            kernel = await self._branch_of(point)
+        except KernelStartError:  # the copy's process may have been ended, as by a lack of memory
+            kernel = await self._branch_of(point)
+        assert point.copy is not None
+        told = [f"{hazard.detail} ({hazard.verdict})" for hazard in point.copy.hazards]
+        try:
+            seen = point.seen or await snapshot(kernel.core)
+        except BaseException:
+            await kernel.aclose()
+            raise
+        return Place(kernel, "fork", "; ".join(told), kernel.epoch, seen)
+
+    async def _branch_of(self, point: Point) -> Kernel:
         if point.copy is None or point.copy.closed:
+            if not self._is_at(point) and (refused := self._no_rebuild(point)):
+                raise BranchRefused(f"There is no copy of that state: {refused}")
             await self._go_to(point)
             await self._keep(point)
         assert point.copy is not None
-        kernel = Kernel(await point.copy.branch())
-        told = [f"{hazard.detail} ({hazard.verdict})" for hazard in point.copy.hazards]
-        seen = point.seen or await snapshot(kernel.core)
-        return Place(kernel, "fork", "; ".join(told), kernel.epoch, seen)
+        return Kernel(await point.copy.branch())
 
     async def _keep(self, point: Point) -> None:
+        point.release()  # an earlier copy, if its process has gone
         point.keep(await copy(self.kernel.core))
         self._points.add(point)
+
+    async def _keep_what_is_left(self, point: Point) -> None:
+        """Keep the state that the session leaves for another point, if somebody may come back."""
+        branches = self._policy in ("auto", "fork")
+        here = self.here
+        if branches and here is not point and self._is_at(here) and here.copy is None:
+            with suppress(KernelError):  # then it is rebuilt for who comes back
+                await self._keep(here)
+
+    def _is_at(self, point: Point) -> bool:
+        return self.here is point and self._intact and self.kernel.alive
 
     async def _in_session(self, point: Point, why: str) -> Place:
         """Have the attempt run in the session's own kernel, rebuilt if that can be done."""
@@ -258,8 +284,9 @@ class Session:
         KernelDeadError: the kernel that was handed in has died.
         KernelError: the way there is not known.
         """
-        if self.here is point and self._intact and self.kernel.alive:
+        if self._is_at(point):
             return
+        await self._keep_what_is_left(point)
         if point.copy is not None and not point.copy.closed:
             await self.kernel.adopt(Kernel(await point.copy.branch()))
         elif self._ours:
@@ -291,8 +318,7 @@ class Session:
         files, note = None, ""
         async with self._lock:
             if place.isolation == "fork":
-                if self.here is not point and self.here.copy is None:  # somebody may come back
-                    await self._keep(self.here)
+                await self._keep_what_is_left(point)
                 if self.kernel.owned:
                     files = await self.kernel.adopt(place.kernel)
                 else:

@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from nbrefine.errors import BranchRefused, KernelDeadError, KernelError
+from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, KernelStartError
 from nbrefine.kernel.attached import checkpoint, refusal
 from nbrefine.kernel.core import Core
 from nbrefine.kernel.forking import Nursery
@@ -31,6 +31,7 @@ MOST = 64
 
 _FORK = 10.0  # seconds in which a kernel must have made a copy of itself
 _START = 30.0  # seconds in which a branch must answer
+_ANSWER = 2.0  # seconds in which a copy must react
 
 
 class Copy:
@@ -49,8 +50,7 @@ class Copy:
     ) -> None:
         self.core = core
         self.hazards = hazards
-        self.closed = False
-        """Whether its process was told to go."""
+        self._closed = False
         self._names = dict(core.names)
         self._layer = core.layer
         self._nursery = nursery
@@ -64,6 +64,11 @@ class Copy:
     @property
     def pid(self) -> int:
         return self._nursery.pid
+
+    @property
+    def closed(self) -> bool:
+        """Whether its process was told to go, or was found to have gone."""
+        return self._closed or self._nursery.closed
 
     def hold(self) -> None:
         """Keep it until `release` is called as often."""
@@ -80,9 +85,9 @@ class Copy:
         self._settle()
 
     def _settle(self) -> None:
-        if self.closed or self._current or self._holders or self._branches:
+        if self._closed or self._current or self._holders or self._branches:
             return
-        self.closed = True
+        self._closed = True
         # What goes on is an adopted branch, which belongs to the session's keeper from now on.
         self._nursery.leave()
         self._nursery.close()
@@ -116,10 +121,12 @@ class Copy:
                 self._keeper, self._nursery, self.core.launch, overlay=overlay
             )
             link = await Link.join(process, self.core.info, _START, core.late.feed)
-        except BaseException:
+        except BaseException as error:
             self._left(core)
             if core.layer is not None:
                 await asyncio.to_thread(core.layer.close)
+            if isinstance(error, KernelStartError) and not await self._nursery.answers(_ANSWER):
+                self._nursery.leave()  # it can be branched from no more
             raise
         core.become(self.core, link, self._names, lambda: self._left(core))
         return core
@@ -145,6 +152,8 @@ async def copy(core: Core) -> Copy:
         if isinstance(core.copy, Copy) and not core.copy.closed:
             core.copy.hold()
             return core.copy
+        if core.copy is not None:
+            core.copy.retire()
         making = asyncio.ensure_future(_make(core))
         try:
             return await asyncio.shield(making)

@@ -1,0 +1,309 @@
+"""Where attempts run, what states keep, and what becomes of both when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nbrefine.env import NotebookEnvironment
+from nbrefine.env.session import Session
+from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, RunStopped
+from nbrefine.kernel import Kernel
+from nbrefine.state import Action, State, StepResult
+from nbrefine.values import Task, Turn
+
+COUNT = Task("t", setup="items = [1, 2]")
+
+POLARS = "import polars\npolars.DataFrame({'a': [1, 2]}).lazy().sum().collect()\nitems = [1, 2]"
+"""After it there is no fork: polars' threads would be gone in the branch."""
+
+
+def newest(result: StepResult) -> Turn:
+    turn: Turn = result.next_state.hidden.episode.turns[-1]
+    return turn
+
+
+def code(text: str) -> Action:
+    return Action.from_code(text)
+
+
+def going_on(state: State, tests: str = "") -> State:
+    """Ask for another step, as a plan of several does."""
+    episode = state.hidden.episode
+    episode = replace(episode, stop=None, task=replace(episode.task, tests=tests))
+    return replace(state, hidden=replace(state.hidden, episode=episode))
+
+
+def session(env: NotebookEnvironment) -> Session:
+    assert env._session is not None
+    return env._session
+
+
+def value(env: NotebookEnvironment, expression: str) -> str:
+    return session(env).kernel.run(expression).result().text.strip()
+
+
+@pytest.fixture
+def env() -> Iterator[NotebookEnvironment]:
+    with NotebookEnvironment(COUNT) as made:
+        yield made
+
+
+def running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.01)
+
+
+def checkpoint_of(state: State) -> int:
+    """Give the process in which a state's copy sleeps."""
+    copy = state.hidden.point.copy
+    assert copy is not None
+    pid: int = copy.pid
+    return pid
+
+
+def test_several_steps_from_one_state_run_at_once_and_one_goes_on(
+    env: NotebookEnvironment,
+) -> None:
+    start = env.reset()[0]
+
+    async def all_of_them() -> list[StepResult]:
+        texts = [f"items.append({n}); mine = {n}" for n in range(4)]
+        return await asyncio.gather(*(env.astep(start, code(text)) for text in texts))
+
+    results = asyncio.run(all_of_them())
+    assert [newest(result).accepted for result in results] == [True] * 4
+    assert [newest(result).isolation for result in results] == ["fork"] * 4
+    for n, result in enumerate(results):
+        env.settle(result.next_state)
+        assert value(env, "items, mine") == f"([1, 2, {n}], {n})"
+
+
+def test_two_futures_of_one_state_can_both_be_continued(env: NotebookEnvironment) -> None:
+    start = env.reset()[0]
+    one = env.step(start, code("items.append('one')")).next_state
+    other = env.step(start, code("items.append('other')")).next_state
+    more = env.step(going_on(one), code("items.append('more')"))
+    assert newest(more).isolation == "fork"
+    assert value(env, "items") == "[1, 2, 'one', 'more']"
+    last = env.step(going_on(other), code("items.append('last')"))
+    assert newest(last).isolation == "fork"
+    assert value(env, "items") == "[1, 2, 'other', 'last']"
+    env.settle(more.next_state)
+    assert value(env, "items") == "[1, 2, 'one', 'more']"
+    again = env.step(start, code("n = len(items)"))
+    assert newest(again).accepted
+    assert value(env, "n") == "2"
+
+
+def test_a_state_is_kept_for_as_long_as_somebody_holds_it(env: NotebookEnvironment) -> None:
+    start = env.reset()[0]
+    one = env.step(start, code("items.append(1)")).next_state
+    two = env.step(going_on(one), code("items.append(2)")).next_state
+    first, second = checkpoint_of(start), checkpoint_of(one)
+    assert running(first)
+    assert running(second)
+    del start
+    gc.collect()
+    until(lambda: not running(first))
+    assert running(second)
+    env.step(going_on(one), code("items.append(3)"))
+    assert running(second)
+    del one, two
+    gc.collect()
+    until(lambda: not running(second))
+
+
+def test_tests_and_rejected_attempts_leave_the_session_as_it_was(env: NotebookEnvironment) -> None:
+    start = env.reset()[0]
+    dirty = "items.clear()\nimport os\nos.environ['DIRTY'] = '1'\nassert True"
+    first = env.step(going_on(start, dirty), code("items.append(3)"))
+    assert newest(first).accepted
+    assert value(env, "import os\nitems, os.environ.get('DIRTY')") == "([1, 2, 3], None)"
+    rejected = env.step(going_on(first.next_state, "assert False"), code("items.append(4)"))
+    assert not newest(rejected).accepted
+    assert value(env, "items") == "[1, 2, 3]"
+
+
+def test_a_handed_in_kernel_is_the_accepted_state_and_stays_open() -> None:
+    with Kernel.start() as kernel:
+        kernel.run("precious = [1]").result()
+        with NotebookEnvironment(Task("t"), kernel=kernel) as env:
+            start = env.reset()[0]
+            bad = env.step(start, code("precious.clear(); 1 / 0"))
+            good = env.step(bad.next_state, code("precious.append(2)"))
+            assert [newest(bad).isolation, newest(good).isolation] == ["fork", "fork"]
+        assert kernel.run("precious").result().text == "[1, 2]\n"
+
+
+def test_an_attempt_that_ends_its_process_is_rejected_and_the_session_lives(
+    env: NotebookEnvironment,
+) -> None:
+    state = env.reset()[0]
+    for text, death in (
+        ("items.clear()\nimport os; os._exit(0)", "exit code 0"),
+        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
+        ("import os, signal; os.killpg(0, signal.SIGKILL)", "SIGKILL"),
+        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL); os._exit(1)", "exit code 1"),
+    ):
+        result = env.step(state, code(text))
+        turn, state = newest(result), result.next_state
+        assert turn.result is not None
+        assert (turn.verdict, turn.isolation) == ("crashed", "fork")
+        assert death in str(turn.result.death)
+    after = env.step(going_on(state), code("n = len(items)"))
+    assert newest(after).accepted
+    assert newest(after).isolation == "fork"
+    assert value(env, "n") == "2"
+
+
+def test_the_session_s_process_may_end_while_an_attempt_runs(env: NotebookEnvironment) -> None:
+    start = env.reset()[0]
+    pid = session(env).kernel.info.pid
+    assert pid is not None
+
+    async def meanwhile() -> StepResult:
+        step = env.astep(start, code("import time; time.sleep(0.5); items.append(3)"))
+        await asyncio.sleep(0.2)
+        os.kill(pid, signal.SIGKILL)
+        return await step
+
+    result = asyncio.run(meanwhile())
+    assert newest(result).accepted
+    assert value(env, "items") == "[1, 2, 3]"
+    again = env.step(start, code("items.append(4)"))
+    assert newest(again).isolation == "fork"
+    assert value(env, "items") == "[1, 2, 4]"
+
+
+def test_a_copy_whose_process_has_gone_is_made_anew(env: NotebookEnvironment) -> None:
+    start = env.reset()[0]
+    first = env.step(start, code("1 / 0"))
+    os.kill(checkpoint_of(start), signal.SIGKILL)
+    second = env.step(first.next_state, code("items.append(3)"))
+    assert newest(second).accepted
+    assert newest(second).isolation == "fork"
+    assert value(env, "items") == "[1, 2, 3]"
+
+
+def test_a_step_that_is_given_up_leaves_no_branch_and_the_next_one_runs(
+    env: NotebookEnvironment,
+) -> None:
+    start = env.reset()[0]
+    env.step(start, code("1 / 0"))
+
+    async def given_up(seconds: float) -> None:
+        step = asyncio.ensure_future(waiting())
+        await asyncio.sleep(seconds)
+        step.cancel()
+        await asyncio.wait({step})
+
+    async def waiting() -> None:
+        await env.astep(start, code("items.clear()\nwhile True: pass"))
+
+    lineage = session(env).kernel.core.lineage
+    for seconds in (0.01, 0.03, 0.05, 0.3):
+        asyncio.run(given_up(seconds))
+        until(lambda: not lineage.branches)
+    assert newest(env.step(start, code("n = len(items)"))).accepted
+    assert value(env, "n") == "2"
+
+
+def test_a_refused_fork_is_rebuilt_with_its_reason() -> None:
+    with NotebookEnvironment(Task("t", setup=POLARS), rebuild_limit=60) as env:
+        first = env.step(env.reset()[0], code("items.append(3); 1 / 0"))
+        second = env.step(first.next_state, code("n = len(items)"))
+        assert value(env, "n") == "2"
+    for result in (first, second):
+        assert newest(result).isolation == "rebuild"
+        assert "polars" in newest(result).isolation_reason
+
+
+def test_a_refused_fork_that_cannot_be_rebuilt_is_asked_for_with_its_reason() -> None:
+    asked: list[str] = []
+
+    def confirm(why: str) -> bool:
+        asked.append(why)
+        return len(asked) == 1
+
+    task = Task("t", setup=POLARS)
+    with NotebookEnvironment(task, rebuild_limit=0.0, confirm=confirm) as env:
+        start = env.reset()[0]
+        turn = newest(env.step(start, code("items.append(3); 1 / 0")))
+        assert (turn.isolation, turn.isolation_reason) == ("none", asked[0])
+        with pytest.raises(RunStopped):
+            env.step(start, code("items.append(4)"))
+        assert value(env, "items") == "[1, 2, 3]"
+    assert "polars" in asked[0]
+    assert "There is no copy of that state" in asked[1]  # as the first attempt has changed it
+    assert all("over 0 s" in why for why in asked)
+
+
+def test_where_only_forks_are_allowed_a_refused_one_is_an_error_and_harms_nothing() -> None:
+    with NotebookEnvironment(Task("t", setup=POLARS), isolation="fork") as env:
+        start = env.reset()[0]
+        with pytest.raises(BranchRefused, match="polars") as refused:
+            env.step(start, code("items.append(3)"))
+        assert "polars" in " ".join(str(hazard) for hazard in refused.value.hazards)
+        assert value(env, "items") == "[1, 2]"
+
+
+def test_an_attempt_that_cannot_be_branched_is_tested_in_itself_and_says_so() -> None:
+    task = Task("t", tests="assert items")
+    with NotebookEnvironment(task, rebuild_limit=60) as env:
+        turn = newest(env.step(env.reset()[0], code(POLARS)))
+    assert turn.accepted
+    assert turn.isolation == "fork"
+    assert "its tests ran in the attempt itself" in turn.isolation_reason
+    assert "polars" in turn.isolation_reason
+
+
+def test_a_kernel_of_another_language_is_rebuilt_and_says_why(bash_kernel: str) -> None:
+    with NotebookEnvironment(Task("t", setup="n=1"), kernel=bash_kernel) as env:
+        first = env.step(env.reset(seed=None)[0], code("n=2; false"))
+        turn = newest(first)
+        assert turn.isolation == "rebuild"
+        assert turn.isolation_reason
+    with (
+        NotebookEnvironment(Task("t"), kernel=bash_kernel, isolation="fork") as env,
+        pytest.raises(BranchRefused),
+    ):
+        env.step(env.reset(seed=None)[0], code("true"))
+
+
+def test_a_handed_in_kernel_that_has_died_is_the_host_s_trouble() -> None:
+    with Kernel.start() as kernel, NotebookEnvironment(Task("t"), kernel=kernel) as env:
+        start = env.reset()[0]
+        kernel.run("import os; os._exit(1)").result()
+        with pytest.raises(KernelDeadError, match="handed in"):
+            env.step(start, code("x = 1"))
+
+
+def test_a_state_that_is_neither_kept_nor_buildable_is_refused() -> None:
+    """Of a handed-in kernel whose copies were refused nobody can give an old state back."""
+    with Kernel.start() as kernel:
+        kernel.run(POLARS).result()
+        with NotebookEnvironment(Task("t"), kernel=kernel) as env:
+            start = env.reset()[0]
+            env.step(start, code("items.append(3)"))
+            with pytest.raises(KernelError, match="not kept any more"):
+                env.settle(start)
+        assert kernel.run("items").result().text == "[1, 2, 3]\n"

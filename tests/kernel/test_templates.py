@@ -202,7 +202,7 @@ def test_nothing_is_left_of_a_controller_that_was_killed(
             assert process.stdout is not None
             assert process.stdout.readline() == "up\n"
             below = psutil.Process(process.pid).children(recursive=True)
-            assert len(below) == 6  # template, keeper, kernel, checkpoint, branch, sleep
             process.kill()
+            assert len(below) == 6  # template, keeper, kernel, checkpoint, branch, sleep
         until(lambda: not any(is_running(each.pid) for each in below))
         until(lambda: list(Path(folder).iterdir()) == [])

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import connections, debugging, descriptors, libraries, memory, threads
+from .nursery import has_children
 
 Hazard = dict[str, str]
 
@@ -242,9 +243,7 @@ def _children(seen: _Seen) -> list[Hazard]:
 
 def _child_processes() -> dict[int, str]:
     """Map the living children to their names, but for the copies of this kernel."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
+    if not has_children():
         return {}
     found = {}
     tasks = os.listdir("/proc/self/task")

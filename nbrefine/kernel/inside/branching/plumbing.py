@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from io import StringIO
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from tornado.ioloop import IOLoop
 from zmq.eventloop.zmqstream import ZMQStream
 
 from . import descriptors, wire
+from .nursery import has_children
 
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 _LINGER = 300  # milliseconds in which last messages must have gone
@@ -260,6 +262,7 @@ class Plumbing:
         kernel._aborting = False
         kernel._shutdown_message = None
         kernel.record_ports(self.ports)
+        kernel._process_children = partial(_process_children, kernel)
         _init_debugger(kernel)
         self._hang_up_debugger()
         shell = kernel.shell
@@ -362,6 +365,11 @@ def _open() -> set[int]:
             os.fstat(int(name))
             found.add(int(name))
     return found
+
+
+def _process_children(kernel: Any) -> list[Any]:
+    """Do as the kernel's own method, which reads all of /proc also where there are none."""
+    return list(type(kernel)._process_children(kernel)) if has_children() else []
 
 
 def _init_debugger(kernel: Any) -> None:

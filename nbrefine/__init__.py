@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nbrefine.loop import EpisodeRun, refine, start
     from nbrefine.notebook import load, save
     from nbrefine.prompts import build_repair_prompt
+    from nbrefine.rerun import replay
     from nbrefine.state import Action, State, StepResult
     from nbrefine.stopping import detect_cycle, track_regression
     from nbrefine.values import Episode, Sampling, Signal, SignalBundle, Task
@@ -54,6 +55,7 @@ __all__ = [
     "iterative_refine",
     "load",
     "refine",
+    "replay",
     "save",
     "show",
     "start",
@@ -79,6 +81,7 @@ _HOMES = {
     "iterative_refine": "handbook",
     "load": "notebook",
     "refine": "loop",
+    "replay": "rerun",
     "save": "notebook",
     "show": "views.terminal",
     "start": "loop",

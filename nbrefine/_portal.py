@@ -112,6 +112,7 @@ class Run(Generic[T]):
         except KeyboardInterrupt:
             self.stop()
             concurrent.futures.wait([self._future], timeout=SETTLE)
+            self._discard()
             raise
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -138,8 +139,16 @@ class Run(Generic[T]):
             deadline = loop.time() + SETTLE
             while not self._future.done() and loop.time() < deadline:
                 await asyncio.wait({done}, timeout=HEARTBEAT)
+            if (closing := self._discard()) is not None:
+                await closing
             raise
         return self._future.result()
+
+    def _discard(self) -> Run[None] | None:
+        """Close what was made all the same, since the one who waited for it never gets it."""
+        future = self._future
+        made = future.result() if future.done() and future.exception() is None else None
+        return Run(made.aclose()) if isinstance(made, Closing) else None
 
     async def __aenter__(self) -> T:
         self._entered = await self

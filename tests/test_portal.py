@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import NoReturn, Self
 
 import pytest
 
-from nbrefine._portal import Run, call_user, on_portal
+from nbrefine._portal import Closing, Run, call_user, on_portal
 from nbrefine.errors import RunStopped, UsageError
 
 
@@ -293,3 +294,50 @@ def test_a_user_function_that_never_returns_does_not_keep_the_process_alive() ->
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "left\n"
+
+
+class Held(Closing):
+    """Something that holds what must be released."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    async def _close(self) -> None:
+        self.closed = True
+
+
+def test_what_is_made_although_nobody_waits_any_more_is_closed() -> None:
+    made = Held()
+
+    async def work() -> Held:
+        with contextlib.suppress(asyncio.CancelledError):  # it is too late to stop
+            await asyncio.sleep(3600)
+        return made
+
+    async def wait() -> None:
+        await Run(work())
+
+    async def main() -> None:
+        waiting = asyncio.ensure_future(wait())
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert made.closed
+
+    asyncio.run(main())
+
+
+def test_what_a_stopped_run_has_made_is_for_who_asks_for_it() -> None:
+    begun = threading.Event()
+
+    async def work() -> Held:
+        with contextlib.suppress(asyncio.CancelledError):
+            begun.set()
+            await asyncio.sleep(3600)
+        return Held()
+
+    run = Run(work())
+    assert begun.wait(10)
+    run.stop()
+    assert not run.result().closed

@@ -89,8 +89,8 @@ def children(keeper: Keeper) -> list[int]:
 
 
 def test_a_forked_process_is_handled_like_a_child_of_our_own(forked: Forked) -> None:
-    assert forked.poll() is None
-    assert forked.returncode is None
+    states: list[int | None] = [forked.poll(), forked.returncode]
+    assert states == [None, None]
     with pytest.raises(subprocess.TimeoutExpired):
         forked.wait(0.01)
     forked.kill()

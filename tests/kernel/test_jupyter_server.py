@@ -181,7 +181,7 @@ def test_a_server_starts_a_kernel_that_died_again(
         while not seen:
             async with asyncio.timeout(LIMIT):
                 text = await channels.socket.read_message()
-            told = json.loads(text)
+            told = json.loads(text or "{}")
             seen = "restarting" if told["content"].get("execution_state") == "restarting" else ""
         second = await channels.run("import os; print(os.getpid())")
         assert second != first

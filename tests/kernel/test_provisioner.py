@@ -73,14 +73,16 @@ class Session:
         return "".join(said)
 
     @property
+    def provisioner(self) -> Any:
+        return self.manager.provisioner
+
+    @property
     def pid(self) -> int:
-        assert self.manager.provisioner is not None
-        pid: int = self.manager.provisioner.pid
-        return pid
+        return int(self.provisioner.pid)
 
     @property
     def forked(self) -> bool:
-        return isinstance(self.manager.provisioner.process, Forked)
+        return isinstance(self.provisioner.process, Forked)
 
     def end(self, *, now: bool = True) -> None:
         self.client.stop_channels()
@@ -156,8 +158,8 @@ def test_the_exit_status_is_that_of_a_process(
     session = start(fast)
     session.client.execute(f"import os; {source}")
     until(lambda: not session.manager.is_alive())
-    assert asyncio.run(session.manager.provisioner.poll()) == status
-    assert asyncio.run(session.manager.provisioner.wait()) == status
+    assert asyncio.run(session.provisioner.poll()) == status
+    assert asyncio.run(session.provisioner.wait()) == status
     assert not session.manager.has_kernel
     session.manager.restart_kernel()
     session.client.wait_for_ready(timeout=60)
@@ -221,7 +223,7 @@ def test_variables_change_with_a_restart(fast: str, start: Callable[..., Session
 
 def test_the_provisioner_tells_of_its_process(fast: str, start: Callable[..., Session]) -> None:
     session = start(fast)
-    told = asyncio.run(session.manager.provisioner.get_provisioner_info())
+    told = asyncio.run(session.provisioner.get_provisioner_info())
     assert (told["pid"], told["pgid"]) == (session.pid, session.pid)
     assert told["connection_info"]["transport"] == "tcp"
     json.dumps({**told, "connection_info": {**told["connection_info"], "key": ""}})
@@ -234,7 +236,8 @@ def test_an_asynchronous_manager_starts_many_at_once(fast: str) -> None:
         client = manager.client()
         client.start_channels()
         await client.wait_for_ready(timeout=60)
-        pid: int = manager.provisioner.pid
+        forked: Any = manager.provisioner
+        pid = int(forked.pid)
         client.stop_channels()
         await manager.shutdown_kernel(now=True)
         return pid
@@ -317,7 +320,7 @@ def test_nothing_is_left_of_managers_and_their_kernels(
         assert list(Path(folder).glob("nbrefine-*")) == []
 
 
-def notebook() -> nbformat.NotebookNode:
+def notebook() -> Any:
     """200 cells of every kind of output whose outputs are the same in every kernel."""
     cells = [
         "import sys, warnings\nimport numpy as np\nimport pandas as pd\ntotal = 0",
@@ -344,7 +347,8 @@ def notebook() -> nbformat.NotebookNode:
     while len(cells) < 200:
         n = len(cells)
         cells.append(f"total += {n}\nprint('cell', {n})\ntotal")
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    v4: Any = nbformat.v4
+    return v4.new_notebook(cells=[v4.new_code_cell(each) for each in cells])
 
 
 def outputs(name: str, folder: Path) -> list[list[dict[str, Any]]]:

@@ -16,6 +16,7 @@ from uuid import uuid4
 from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, KernelStartError
 from nbrefine.kernel.attached import checkpoint, refusal
 from nbrefine.kernel.core import Core
+from nbrefine.kernel.forked import Branch
 from nbrefine.kernel.forking import Nursery
 from nbrefine.kernel.line import answer
 from nbrefine.kernel.link import Link
@@ -93,8 +94,12 @@ class Copy:
         self._nursery.close()
         self._keeper.release()
 
-    async def branch(self) -> Core:
+    async def branch(self, *, overlaid: bool = True) -> Core:
         """Fork a branch and give it, ready to run cells.
+
+        Parameters
+        ----------
+        overlaid: whether it sees the working folder through an overlay, where it can.
 
         Raises
         ------
@@ -104,8 +109,6 @@ class Copy:
         """
         if self.closed:
             raise KernelDeadError("The checkpoint was closed", hint="Take another one")
-        from nbrefine.kernel.process import Branch
-
         lineage = self.core.lineage
         if len(lineage.branches) >= MOST:
             raise KernelError(
@@ -115,7 +118,8 @@ class Copy:
         core = Core(self.core.launch, self.core.limits)
         lineage.branches.add(core)
         try:
-            core.layer = await lineage.layer(self._keeper.folder, self._layer)
+            if overlaid:
+                core.layer = await lineage.layer(self._keeper.folder, self._layer)
             overlay = core.layer.settings if core.layer else None
             process = await Branch.start(
                 self._keeper, self._nursery, self.core.launch, overlay=overlay
@@ -187,9 +191,49 @@ async def _make(core: Core) -> Copy:
         raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
     if wrong := await proven(process.keeper):
         raise refusal((Hazard("kernel", "refuse", wrong),))
+    made = asyncio.get_running_loop().create_future()
+    work = asyncio.ensure_future(_copy_in_turn(core, made))
+    work.add_done_callback(lambda _: _pass_on(work, made))
+    copy: Copy = await made
+    return copy
+
+
+async def _copy_in_turn(core: Core, made: asyncio.Future[Copy]) -> None:
+    """Give a copy as soon as there is one, and end when the kernel can run cells again."""
     async with core.turn() as link:
         # In the turn to the end, or the next cell would not know which copy it leaves behind.
-        return _held(core, await _fork(core, link))
+        rested = await _rest(core, link)
+        made.set_result(_held(core, rested or await _fork(core, link)))
+        if rested is not None:
+            core.awake(await rested.branch(overlaid=False))
+
+
+def _pass_on(work: asyncio.Task[None], made: asyncio.Future[Copy]) -> None:
+    error = None if work.cancelled() else work.exception()
+    if not made.done():
+        made.set_exception(error or KernelDeadError("The kernel was ended while it was copied"))
+
+
+async def _rest(core: Core, link: Link) -> Copy | None:
+    """Let the process of a session that was adopted become the copy itself, if that loses nothing.
+
+    A fork takes along what its parent's sockets have in memory, which nobody can free there. A
+    session that is adopted hundreds of times would grow by it.
+    """
+    process = link.process
+    if core.origin is not None or not isinstance(process, Branch) or process.line is None:
+        return None
+    content = {"id": uuid4().hex, "rest": True}
+    refused = asyncio.ensure_future(link.request("checkpoint_request", content, _FORK))
+    resting = asyncio.ensure_future(answer(process.line, "resting", _FORK))
+    await asyncio.wait({refused, resting}, return_when=asyncio.FIRST_COMPLETED)
+    for each in (refused, resting):
+        each.cancel()
+    if not resting.done() or resting.cancelled():
+        return None
+    told, (connection,) = resting.result()
+    nursery = Nursery(socket.socket(fileno=connection), told["pid"])
+    return Copy(core, nursery, process.keeper, tuple(Hazard(**each) for each in told["hazards"]))
 
 
 def _held(core: Core, made: Copy) -> Copy:

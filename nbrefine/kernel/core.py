@@ -67,6 +67,7 @@ class Core:
         self._closing: asyncio.Task[None] | None = None
         self._endings: set[asyncio.Task[None]] = set()  # of processes that were replaced
         self._earlier: tuple[Output, ...] = ()  # late outputs of processes that were replaced
+        self._suspended = False  # its garbage is not collected, its exit handlers do not run
         self.adopted = False
         """Whether its process is another kernel's by now, as a branch's may be."""
         self.lineage = Lineage()
@@ -238,6 +239,7 @@ class Core:
                 hint="Wait for it, or restart the kernel where it was started",
             )
         self._move_on()
+        self._resume()
         link.execute(execution, store_history=store_history)
         self.running = execution
         try:
@@ -323,23 +325,44 @@ class Core:
                 if self.layer is not None:
                     await asyncio.to_thread(self.layer.close)
                 self.layer = layer
-            tell_adopted(process.line)
             self._replace(branch)
             return changed
 
     def _replace(self, branch: Core) -> None:
         self._move_on()
+        copy = branch.copy
+        old = self._take_over(branch)
+        self.copy = copy
+        self._end_later(old.close(leave=True))
+
+    def awake(self, heir: Core) -> None:
+        """Go on with a branch of this kernel's own process, which has become the copy."""
+        self._end_later(self._take_over(heir).part())
+
+    def _take_over(self, branch: Core) -> Link:
+        """Go on with a branch's process, and give the link to the old one."""
         old, self.link = self.link, branch.link
         self._earlier = self.take_late()
         self.late, branch.late = branch.late, self.late
-        self.copy, branch.copy = branch.copy, None
+        branch.copy = None
         self.names = branch.names
+        self._suspended = self.origin is None
         branch.adopted = True
         branch._closing = asyncio.ensure_future(asyncio.sleep(0))
         branch._on_end()
-        ending = asyncio.ensure_future(old.close(leave=True))
+        return old
+
+    def _end_later(self, work: Coroutine[Any, Any, None]) -> None:
+        ending = asyncio.ensure_future(work)
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
+
+    def _resume(self) -> None:
+        """Tell a process that was adopted that it has the duties of a session's."""
+        process, suspended = self.link.process, self._suspended
+        self._suspended = False
+        if suspended and process is not None and process.line is not None:
+            tell_adopted(process.line)
 
     async def interrupt(self) -> tuple[str, ...]:
         """Interrupt the running cell, wait until it has ended, and give the rungs it took."""
@@ -399,6 +422,7 @@ class Core:
 
     async def _close(self) -> None:
         self._move_on()
+        self._resume()
         if self.running is not None:
             self.running.cause = "interrupted"
             if self._restarts and not self.link.died.done():

@@ -178,6 +178,10 @@ class ForkedKernel(Lifetime):
         finally:
             await self._release()
 
+    async def part(self) -> None:
+        """Let go of a process that lives on as a nursery, and of the session for it."""
+        await self._release()
+
     async def _release(self) -> None:
         if self._released:
             return

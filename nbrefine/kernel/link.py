@@ -17,6 +17,7 @@ from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
 from nbrefine.kernel.channels import Channel, Channels
 from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.execution import Execution, private_nonce
+from nbrefine.kernel.forked import ForkedKernel
 from nbrefine.kernel.keeper import Keeper
 from nbrefine.kernel.process import KernelProcess, Launch, start_process
 from nbrefine.outputs import Death
@@ -230,6 +231,20 @@ class Link:
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(grace, leave))
         await asyncio.shield(self._closing)
+
+    async def part(self) -> None:
+        """Let go of a process that lives on without sockets, as the copy of its state."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._part())
+        await asyncio.shield(self._closing)
+
+    async def _part(self) -> None:
+        assert isinstance(self.process, ForkedKernel)
+        if self._vigil is not None:
+            self._vigil.cancel()
+        await self.process.part()
+        await self._channels.close()
+        self._end(Death(exit_code=None, stderr="its process has become a copy of its state"))
 
     async def _close(self, grace: float, leave: bool) -> None:
         try:

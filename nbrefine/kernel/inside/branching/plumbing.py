@@ -29,6 +29,7 @@ from . import descriptors, wire
 from .nursery import has_children
 
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+_JOIN = 2.0  # seconds in which a thread must have ended
 _LINGER = 300  # milliseconds in which last messages must have gone
 
 Operation = Callable[[dict[str, Any]], dict[str, Any]]
@@ -129,8 +130,8 @@ class Plumbing:
                 own.add(fd)
         return own
 
-    def detach(self, own: set[int]) -> None:
-        """Abandon, in a forked child, all that `attach` has made; none of it works here.
+    def abandon(self, own: set[int]) -> None:
+        """Let go, in a forked child, of all that `attach` has made; none of it works here.
 
         Parameters
         ----------
@@ -147,6 +148,15 @@ class Plumbing:
                 app.io_loop,
             ]
         )
+        self.detach(own)
+
+    def detach(self, own: set[int]) -> None:
+        """Have no descriptor of the kernel's, no line and no loop.
+
+        Parameters
+        ----------
+        own: what `descriptors` gave.
+        """
         nothing = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nothing, standard)
@@ -160,7 +170,8 @@ class Plumbing:
             self.line = None
         self.children.clear()
         asyncio.set_event_loop(None)
-        kernel.shell.tempfiles, kernel.shell.tempdirs = [], []
+        shell = self.app.shell
+        shell.tempfiles, shell.tempdirs = [], []
 
     def leave(self) -> NoReturn:
         """Deliver what was said last, and end the process without tearing the interpreter down.
@@ -174,21 +185,60 @@ class Plumbing:
             for each in (app.close, app.iopub_thread.stop):
                 _unregister(each)
             _run_exit_functions()
-            for thread in (app.control_thread, app.shell_channel_thread):
-                if thread is not None and thread.is_alive():
-                    thread.stop()
-                    thread.join(2)
-            self.flush()
-            app.iopub_thread.stop()
-            for name in ("shell", "control", "stdin"):
-                getattr(app, f"{name}_socket").close(linger=_LINGER)
-            app.iopub_thread.socket.close(linger=_LINGER)
-            app.context.destroy(linger=_LINGER)
-            app.heartbeat.context.term()  # its thread closes its socket
+            self._shut()
         except BaseException:  # noqa: BLE001 - it ends here all the same
             traceback.print_exc(file=sys.__stderr__)
         finally:
             os._exit(0)
+
+    def close(self) -> None:
+        """End all threads and close all sockets, so that the process has one thread and no trace.
+
+        What a fork abandons stays in memory for ever; what is closed does not.
+        """
+        app = self.app
+        for each in (app.close, app.iopub_thread.stop):
+            _unregister(each)
+        loop = app.io_loop.asyncio_loop
+        if tasks := asyncio.all_tasks(loop):  # those that handle the request to rest
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_JOIN))
+        self._shut()
+        for stream in self.streams:
+            if stream._should_watch:  # its thread ends with the pipe's last writer
+                os.dup2(stream._original_stdstream_copy, stream._original_stdstream_fd)
+                stream.watch_fd_thread.join(_JOIN)
+                os.close(stream._fid)
+                stream._fid = None
+        app.heartbeat.join(_JOIN)
+        app.io_loop.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Hold no object that was closed, so that it is collected before others stand on it."""
+        app, kernel = self.app, self.app.kernel
+        for name in (*_OF_APP, "io_loop"):
+            setattr(app, name, None)
+        for name in (*_OF_KERNEL, *_OF_BOTH):
+            setattr(kernel, name, None)
+        for stream in self.streams:
+            stream._io_loop = stream.watch_fd_thread = None
+        for each in (app.displayhook, kernel.shell.displayhook, kernel.shell.display_pub):
+            each.pub_socket = None
+        vars(app.iopub_thread).clear()
+
+    def _shut(self) -> None:
+        app = self.app
+        for thread in (app.control_thread, app.shell_channel_thread):
+            if thread is not None and thread.is_alive():
+                thread.stop()
+                thread.join(_JOIN)
+        self.flush()
+        app.iopub_thread.stop()
+        for name in ("shell", "control", "stdin"):
+            getattr(app, f"{name}_socket").close(linger=_LINGER)
+        app.iopub_thread.socket.close(linger=_LINGER)
+        app.context.destroy(linger=_LINGER)
+        app.heartbeat.context.term()  # its thread closes its socket
 
     def _load(self, connection: Mapping[str, Any], connection_file: str) -> None:
         app, session = self.app, self.app.session
@@ -353,6 +403,13 @@ _OF_APP = (
     "control_socket",
     "stdin_socket",
     "debugpy_socket",
+    "debug_shell_socket",
+)
+_OF_BOTH = (
+    "control_thread",
+    "shell_channel_thread",
+    "iopub_socket",
+    "stdin_socket",
     "debug_shell_socket",
 )
 _OF_KERNEL = ("shell_stream", "control_stream", "debugpy_stream", "debugger")

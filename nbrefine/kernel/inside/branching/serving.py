@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from . import hazards, overlay, wire
 from .app import configure, start_up
 from .carry import Carried, resume_exit_work
-from .nursery import Nursery, Order
+from .nursery import Nursery, Order, has_children
 from .plumbing import Plumbing
 
 _BROKEN = 70  # exit code of a kernel that could not be attached, as sysexits.h has it
@@ -93,7 +93,10 @@ class Server:
                 break
             # Here no task and no loop is running.
             for request in requests:
-                reply = self.checkpoint(request.content, request.context)
+                if request.content.get("rest"):
+                    reply = self.rest(request)
+                else:
+                    reply = self.checkpoint(request.content, request.context)
                 if reply is None:
                     break  # this is a branch; the requests are its parent's
                 if not request.reply.done():
@@ -153,6 +156,32 @@ class Server:
         self._watch(pid, theirs, told)
         return {"status": "ok", "id": identity, "hazards": found}
 
+    def rest(self, request: _Request) -> dict[str, Any] | None:
+        """Become dormant, and give None in a branch; give a refusal where something would be lost.
+
+        A fork takes along, for ever, what the sockets and threads of its parent have in memory.
+        A session that is adopted again and again would grow by it; a process that rests first
+        does not pass it on.
+        """
+        identity = request.content.get("id")
+        found = hazards.scan(self.app)
+        lost = [each for each in found if each["verdict"] in ("refuse", "lost", "repaired")]
+        if lost or has_children() or self.plumbing.line is None:
+            return {"status": "refused", "id": identity, "hazards": found}
+        theirs, ours = wire.pair()
+        told = {"id": identity, "pid": os.getpid(), "hazards": found}
+        self.plumbing.tell({"resting": told}, (theirs.fileno(),))
+        theirs.close()
+        own = self.plumbing.descriptors()
+        request.reply.set_result({})
+        self._requests.clear()
+        self.plumbing.close()
+        self.plumbing.detach(own)
+        # Without what a fork froze, which may be large.
+        gc.collect() if gc.get_freeze_count() else gc.collect(1)
+        request.context.run(self._sleep, Nursery(ours, "checkpoint"), Carried({ours.fileno()}))
+        return None
+
     def _begin(self, order: Order, *, fresh: bool) -> None:
         spawn = order.spawn
         if spawn.get("overlay"):
@@ -193,19 +222,27 @@ class Server:
         self._requests.append(request)
         self.app.io_loop.stop()
         reply = await request.reply
+        if not reply:  # it has been told over the line
+            return
         self.app.session.send(stream, "checkpoint_reply", reply, parent, ident)
 
     def sleep(self, nursery: Nursery, own: set[int], carried: Carried) -> None:
-        """Be a checkpoint until this process is a branch of it."""
+        """Be a checkpoint, in a forked child, until this process is a branch of it."""
         try:
             os.setpgid(0, 0)  # or a signal to the kernel's group would reach its checkpoints
-            gc.freeze()
             self._requests.clear()
-            self.plumbing.detach(own)
+            self.plumbing.abandon(own)
+        except BaseException:  # noqa: BLE001 - it must never return into the parent's stack
+            os._exit(_BROKEN)
+        self._sleep(nursery, carried)
+
+    def _sleep(self, nursery: Nursery, carried: Carried) -> None:
+        try:
+            gc.freeze()
             carried.restore()
             order = nursery.run()
             carried.separate()
-        except BaseException:  # noqa: BLE001 - it must never return into the parent's stack
+        except BaseException:  # noqa: BLE001 - as above
             os._exit(_BROKEN)
         self.begin(order, fresh=False)
 

@@ -43,6 +43,8 @@ class ForkedKernel(Lifetime):
         self.display_name = display_name
         self.nonce = uuid4().hex
         """Marks what the kernel says to its controller alone."""
+        self.introduction: dict[str, Any] | None = None
+        """What it would reply to `kernel_info_request`; {} for a branch, whose origin has told."""
         self.connection: dict[str, Any] = {
             "transport": "ipc",
             "ip": str(keeper.folder / f"k{number}"),
@@ -73,7 +75,8 @@ class ForkedKernel(Lifetime):
         try:
             await self._fork(settings)
             assert self._forked is not None
-            await self._forked.ready(limit)
+            ready = await self._forked.ready(limit)
+            self.introduction = ready["introduction"]
         except BaseException as error:
             self._hear()
             words = self._last_words()

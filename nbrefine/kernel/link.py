@@ -24,6 +24,7 @@ from nbrefine.outputs import Death
 from nbrefine.values import KernelInfo
 
 _PROBE = 0.5  # seconds between questions to a kernel that comes up
+_WELCOME = 0.1  # seconds in which a kernel that is up must have greeted its first subscriber
 _LAST_WORDS = 0.25  # seconds from a process's exit in which its last messages are waited for
 
 _NEEDED = {"transport", "ip", "key", "shell_port", "control_port", "iopub_port"}
@@ -63,7 +64,8 @@ class Link:
         self._requests: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._probes: set[str] = set()
         self._heard = False  # IOPub reaches us
-        self._introduction: dict[str, Any] | None = None  # the reply to a probe
+        # The reply to a probe, where it is not known beforehand.
+        self._introduction = process.introduction if process else None
         self._introduced_by = ""  # the kernel's session id
         self._progress = asyncio.Event()
         self.died.add_done_callback(lambda _: self._progress.set())
@@ -109,7 +111,6 @@ class Link:
     ) -> Link:
         """Connect to a branch that was forked from a kernel known already."""
         link = cls(branch, branch.connection, on_late)
-        link._introduction = {}  # it would say what its origin said
         try:
             await link._ready(limit, origin.name)
         except BaseException:
@@ -126,7 +127,8 @@ class Link:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit
-        next_probe = loop.time()
+        known = self._introduction is not None  # its sockets are there, so they need no probe
+        next_probe = loop.time() + (_WELCOME if known else 0)
         while not self._heard or self._introduction is None:
             if self.died.done():
                 raise _start_error(name, self.died.result())

@@ -41,6 +41,8 @@ class KernelProcess(Protocol):
     """What its connection file says."""
     nonce: str
     """Marks what the kernel says to us alone; "" where it has yet to be prepared for that."""
+    introduction: dict[str, Any] | None
+    """What it says about itself; None where it has yet to be asked."""
     unbranchable: str
     """Why it cannot branch; "" where it can."""
 

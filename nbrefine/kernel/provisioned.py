@@ -42,6 +42,7 @@ class Provisioned(Lifetime):
     line = None
     keeper = None
     nonce = ""
+    introduction: dict[str, Any] | None = None
 
     def __init__(self, launch: Launch, spec: KernelSpec, unbranchable: str) -> None:
         super().__init__()

@@ -198,6 +198,8 @@ class Server:
         def before_start() -> None:
             if nonce:
                 _prepare.prepare(self.app.shell, nonce, str(spawn.get("crash") or ""))
+                # A pause after each cell, for clients that take a reply for the end of output.
+                self.app.kernel._execute_sleep = 0
             if fresh:
                 start_up(self.app)
 
@@ -212,6 +214,7 @@ class Server:
             "pid": os.getpid(),
             "seconds": time.perf_counter() - order.begun,
             "ports": self.plumbing.ports,
+            "introduction": self.app.kernel.kernel_info if fresh and nonce else {},
         }
         wire.send(order.line, {"ready": ready})
 

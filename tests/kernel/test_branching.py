@@ -200,6 +200,50 @@ def test_nothing_of_a_branch_stays(kernel: Kernel) -> None:
     assert facts() == before
 
 
+def test_a_chain_of_adoptions_does_not_grow(kernel: Kernel) -> None:
+    """What a fork takes along of its parent's sockets is half a megabyte each time."""
+
+    def step(times: int) -> int:
+        for _ in range(times):
+            with kernel.branch() as trial:
+                trial.run("items.append(0)").result()
+                kernel.adopt(trial).result()
+        value(kernel, "len(items)")
+        return kernel.memory().result().rss
+
+    before = step(10)
+    assert step(30) - before < 6e6
+    assert value(kernel, "len(items)") == "42"
+
+
+def test_a_session_with_a_thread_or_a_child_goes_on_as_it_is_when_it_is_branched(
+    kernel: Kernel,
+) -> None:
+    """It would lose them if its own process became the copy."""
+    with kernel.branch() as trial:
+        trial.run("import subprocess; child = subprocess.Popen(['sleep', '600'])").result()
+        kernel.adopt(trial).result()
+    pid = kernel.info.pid
+    kernel.branch().result().close()
+    assert kernel.info.pid == pid
+    assert value(kernel, "child.poll() is None") == "True"
+
+
+def test_exit_handlers_and_garbage_of_an_adopted_session_are_its_own(
+    kernel: Kernel, until: Callable[..., None]
+) -> None:
+    folder = value(kernel, "import tempfile; kept = tempfile.TemporaryDirectory(); kept.name")
+    with kernel.branch() as trial:
+        kernel.adopt(trial).result()
+    with kernel.branch() as trial:
+        kernel.adopt(trial).result()
+    assert value(kernel, "import gc; gc.get_freeze_count()") == "0"
+    place = Path(folder.strip("'"))
+    assert place.is_dir()
+    kernel.close()
+    until(lambda: not place.exists())
+
+
 def test_a_branch_of_another_kernel_is_not_adopted(kernel: Kernel) -> None:
     with (
         Kernel.start() as other,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from nbrefine.bindings import StateChange
@@ -59,15 +59,18 @@ async def attempt(
     try:
         watch = await FolderWatch.begin(place.kernel)
         result = await place.kernel.run(source, timeout=timeout)
-        left = await _look(place.kernel)
-        files = await watch.end()
         report, unbranched = None, ""
-        if task.tests:
+        if task.tests and result.ok:
             on_tests(True)
             try:
-                report, unbranched = await _test(place, task, result, test_timeout)
+                report, unbranched, left, files = await _judge(
+                    session, place, watch, task, test_timeout
+                )
             finally:
                 on_tests(False)
+        else:
+            report = _not_run(task) if task.tests else None
+            left, files = await _look(place.kernel), await watch.end()
         if place.kernel.alive:
             result = replace(result, outputs=result.outputs + await place.kernel.late())
         accepted = (report.solved if report else result.ok) and not result.exited
@@ -79,7 +82,7 @@ async def attempt(
             files = acceptance.files or files
     finally:
         if not kept:
-            await session.reject(place)
+            session.reject(place)
     return Attempt(
         result=result,
         tests=report,
@@ -100,31 +103,38 @@ async def _look(kernel: Kernel) -> Snapshot | None:
         return None
 
 
-async def _test(
-    place: Place, task: Task, result: CellResult, limit: float
-) -> tuple[TestReport, str]:
-    """Run the visible tests in a branch of the attempt, or else in the attempt itself.
+def _not_run(task: Task) -> TestReport:
+    cases = parse_tests(task.tests, task.entry_point)
+    cases = tuple(replace(case, message="the cell failed") for case in cases)
+    return TestReport(cases, problem="" if cases else NONE_FOUND)
 
-    Gives the report, and why there was no branch where one was to be.
+
+async def _judge(
+    session: Session, place: Place, watch: FolderWatch, task: Task, limit: float
+) -> tuple[TestReport, str, Snapshot | None, FileChanges | None]:
+    """Run the visible tests in a branch of the attempt, and look meanwhile at what it has left.
+
+    Gives the report, why there was no branch where one was to be, and what was seen.
     """
-    if not result.ok:
-        cases = parse_tests(task.tests, task.entry_point)
-        cases = tuple(replace(case, message="the cell failed") for case in cases)
-        return TestReport(cases, problem="" if cases else NONE_FOUND), ""
-    if place.isolation != "fork":
-        return await _run_tests(place.kernel, task, limit), ""
+    bench, why = None, ""
+    if place.isolation == "fork":
+        try:
+            bench = await place.kernel.branch()
+        except KernelError as refused:
+            why = f"its tests ran in the attempt itself: {refused.message}"
+    if bench is None:
+        left, files = await _look(place.kernel), await watch.end()
+        return await _run_tests(place.kernel, task, limit), why, left, files
+    looking = asyncio.ensure_future(_look(place.kernel))
+    watching = asyncio.ensure_future(watch.end())
     try:
-        bench = await place.kernel.branch()
-    except KernelError as refused:
-        return (
-            await _run_tests(place.kernel, task, limit),
-            f"its tests ran in the attempt itself: {refused.message}",
-        )
-    try:
-        return await _run_tests(bench, task, limit), ""
+        report = await _run_tests(bench, task, limit)
+        return report, "", await looking, await watching
     finally:
-        with suppress(KernelError):
-            await bench.aclose()
+        session.part(bench)
+        for each in (looking, watching):
+            each.cancel()
+        await asyncio.wait({looking, watching})
 
 
 async def _run_tests(kernel: Kernel, task: Task, limit: float) -> TestReport:

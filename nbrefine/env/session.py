@@ -135,6 +135,7 @@ class Session:
         self._setup: CellResult | None = None
         self._points: weakref.WeakSet[Point] = weakref.WeakSet()
         self._lock = asyncio.Lock()
+        self._parting: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
@@ -340,10 +341,16 @@ class Session:
         told = "; ".join(committed.differences)
         return f"the kernel's state differs from the branch's: {told}" if told else ""
 
-    async def reject(self, place: Place) -> None:
+    def reject(self, place: Place) -> None:
         """Throw an attempt away."""
         if place.isolation == "fork":
-            await place.kernel.aclose()
+            self.part(place.kernel)
+
+    def part(self, branch: Kernel) -> None:
+        """Close a branch while work goes on."""
+        parting = asyncio.ensure_future(_closed(branch))
+        self._parting.add(parting)
+        parting.add_done_callback(self._parting.discard)
 
     async def settle(self, point: Point) -> None:
         """Bring the session to a point, which goes on from here."""
@@ -351,7 +358,13 @@ class Session:
             await self._go_to(point)
 
     async def close(self) -> None:
+        await asyncio.gather(*self._parting)
         for point in list(self._points):
             point.release()
         if self._ours:
             await self.kernel.shutdown()
+
+
+async def _closed(branch: Kernel) -> None:
+    with suppress(KernelError):  # it is there all the same, and ends with the session
+        await branch.aclose()

@@ -41,6 +41,8 @@ def kernel_environment(given: Mapping[str, str] | None, *, seed: int | None) -> 
         for name, value in os.environ.items()
         if name in _HARMLESS or not (_SECRET.search(name) or of_one_kernel(name))
     }
+    # A thread that uses BLAS's pool while the kernel forks can hang it for ever (OpenBLAS #2270).
+    environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     environment["PYTHONFAULTHANDLER"] = "1"
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # or ipykernel's start warns on stderr
     if seed is not None:

@@ -45,13 +45,15 @@ TASK = Task(
 PARTS = {
     "a branch to run in": (Session, "begin"),
     "looking at the folder": (FolderWatch, "begin"),
-    "looking at the folder again": (FolderWatch, "end"),
-    "digest of the namespace": (attempt, "snapshot"),
-    "a branch for the tests, the tests, and its end": (attempt, "_test"),
+    "a branch for the tests, the tests, the digest": (attempt, "_judge"),
     "adoption": (Session, "accept"),
-    "end of the branch": (Session, "reject"),
     "journal": (Recorder, "turn"),
 }
+MEANWHILE = {
+    "digest of the namespace, beside the tests": (attempt, "snapshot"),
+    "what changed in the folder, beside them too": (FolderWatch, "end"),
+}
+"""Is done while the tests run, so it is part of their time."""
 THE_CELL = "the cell"
 THE_REST = "everything else"
 
@@ -65,7 +67,7 @@ class Clock:
         self._began = 0.0
 
     def begin(self) -> None:
-        self.parts.append(dict.fromkeys((*PARTS, THE_CELL, THE_REST), 0.0))
+        self.parts.append(dict.fromkeys((*PARTS, *MEANWHILE, THE_CELL, THE_REST), 0.0))
         self._began = time.perf_counter()
 
     def add(self, part: str, seconds: float) -> None:
@@ -77,7 +79,7 @@ class Clock:
     @contextmanager
     def watching(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for part, (owner, name) in PARTS.items():
+            for part, (owner, name) in (PARTS | MEANWHILE).items():
                 stack.enter_context(patch.object(owner, name, self._timed(part, owner, name)))
             yield
 
@@ -122,13 +124,14 @@ def episode(isolation: str) -> Clock:
     for turn, parts, whole in zip(done.turns, clock.parts, clock.turns, strict=True):
         assert turn.result is not None
         parts[THE_CELL] = turn.result.timing.seconds
-        parts[THE_REST] = whole - sum(parts.values())
+        apart = sum(parts[part] for part in (*PARTS, THE_CELL))
+        parts[THE_REST] = whole - apart
     return clock
 
 
 def split_rows(clocks: list[Clock]) -> Iterator[Row]:
     turns = [parts for clock in clocks for parts in clock.parts]
-    for part in (*PARTS, THE_CELL, THE_REST):
+    for part in (*PARTS, THE_CELL, THE_REST, *MEANWHILE):
         taken = [parts[part] for parts in turns if parts[part]]
         share = statistics.mean(parts[part] for parts in turns)
         often = "" if len(taken) == len(turns) else f"in {len(taken)} of {len(turns)} turns; "

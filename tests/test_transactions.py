@@ -177,29 +177,36 @@ def overlays() -> bool:
         return not Workspace(work_folder(Path(base)), private).reason
 
 
-statements = st.builds(
-    lambda text, n: text.format(n=n),
-    st.deferred(lambda: st.sampled_from(STATEMENTS + FILES * overlays())),
-    st.integers(0, 3),
+def cells(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Cell]:
+    statements = st.builds(lambda text, n: text.format(n=n), texts, st.integers(0, 3))
+    return st.builds(
+        Cell,
+        st.lists(statements, min_size=1, max_size=4).map(tuple),
+        # Hanging costs its limit, so it is the rarest.
+        st.sampled_from(
+            ("ok", "ok", "ok", "ok", "ok", "raises", "raises", "hangs", "exits", "crashes")
+        ),
+        # Tests may dirty what they see: a branch of the attempt.
+        st.sampled_from(
+            (
+                "",
+                "",
+                "items.append('of a test')\nassert True",
+                "nested.clear()\n_ = open('t', 'w')\nassert False",
+            )
+        ),
+    )
+
+
+sequences = st.lists(
+    cells(st.deferred(lambda: st.sampled_from(STATEMENTS + FILES * overlays()))),
+    min_size=3,
+    max_size=8,
 )
-cells = st.builds(
-    Cell,
-    st.lists(statements, min_size=1, max_size=4).map(tuple),
-    # Hanging costs its limit, so it is the rarest.
-    st.sampled_from(
-        ("ok", "ok", "ok", "ok", "ok", "raises", "raises", "hangs", "exits", "crashes")
-    ),
-    # Tests may dirty what they see: a branch of the attempt.
-    st.sampled_from(
-        (
-            "",
-            "",
-            "items.append('of a test')\nassert True",
-            "nested.clear()\n_ = open('t', 'w')\nassert False",
-        )
-    ),
+trees = st.lists(
+    st.tuples(st.integers(0, 7), cells(st.sampled_from(STATEMENTS))), min_size=4, max_size=9
 )
-sequences = st.lists(cells, min_size=3, max_size=8)
+"""Cells, each with the number of the state that it begins from."""
 
 
 @pytest.fixture(scope="module")
@@ -237,28 +244,36 @@ def play(sequence: list[Cell], base: Path) -> None:
     ):
         state = env.reset(seed=SEED)[0]
         for cell in sequence:
-            state = env.step(asked(state, cell.tests), Action.from_code(cell.source)).next_state
-            turn: Turn = state.hidden.episode.turns[-1]
-            assert turn.isolation == "fork", turn.isolation_reason
-            assert turn.result is not None
-            assert turn.accepted == (turn.result.ok and not cell.rejected), cell.source
-            if cell.end == "hangs" and turn.result.error is None:
-                assert turn.result.status == "timeout"
+            state = take(env, state, cell)
             assert kernel.alive, kernel.death
             served = kernel.run("6 * 7").result()
             assert served.text == "42\n", served
-        assert_replays(kernel, state, folder, work_folder(base))
+        again = work_folder(base)
+        assert_replays(kernel, state, again)
+    assert content(folder) == content(again)
 
 
-def assert_replays(live: Kernel, state: State, folder: Path, again: Path) -> None:
+def take(env: NotebookEnvironment, state: State, cell: Cell) -> State:
+    """Take a step and check what the turn says of it."""
+    state = env.step(asked(state, cell.tests), Action.from_code(cell.source)).next_state
+    turn: Turn = state.hidden.episode.turns[-1]
+    assert turn.isolation == "fork", turn.isolation_reason
+    assert turn.result is not None
+    assert turn.accepted == (turn.result.ok and not cell.rejected), cell.source
+    if cell.end == "hangs" and turn.result.error is None:
+        assert turn.result.status == "timeout"
+    return state
+
+
+def assert_replays(live: Kernel, state: State, folder: Path) -> None:
+    """Check that a kernel has what a fresh one has after a state's accepted cells."""
     episode = state.hidden.episode
-    with started(again) as fresh:
+    with started(folder) as fresh:
         for source in (episode.setup.source, *(turn.code for turn in episode.accepted)):
             replayed = fresh.run(source).result()
             assert replayed.ok, replayed.error
         assert live.run(OUTSIDE).result().text == fresh.run(OUTSIDE).result().text
         assert compare(live, fresh) == []
-    assert content(folder) == content(again)
 
 
 def asked(state: State, tests: str) -> State:
@@ -272,7 +287,7 @@ MUTATED = Cell(("items.append(1)",), "raises")
 """The smallest rejected cell that matters: it changes a list in place, then fails."""
 
 many = settings(
-    max_examples=14,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,
@@ -303,6 +318,29 @@ def test_a_session_equals_a_clean_replay_of_its_accepted_cells(
     play(sequence, base)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@settings(many, max_examples=10)
+@given(steps=trees)
+@example(steps=[(0, Cell(("items.append(1)",))), (0, MUTATED), (0, Cell(("items.append(2)",)))])
+def test_any_state_can_be_stepped_and_gone_back_to(
+    base: Path, steps: list[tuple[int, Cell]]
+) -> None:
+    """States branch off each other like a tree; each stays what its own accepted cells make."""
+    folder = work_folder(base)
+    task = Task("t", setup=SETUP)
+    with (
+        started(folder) as kernel,
+        NotebookEnvironment(task, kernel=kernel, timeout=LIMIT, max_turns=100) as env,
+    ):
+        states = [env.reset(seed=SEED)[0]]
+        for number, cell in steps:
+            states.append(take(env, states[number % len(states)], cell))
+        for state in (states[-1], states[0], states[len(states) // 2]):
+            env.settle(state)
+            assert_replays(kernel, state, work_folder(base))
+
+
 class InTheTrunk(Session):
     """A session whose attempts run in its own kernel, and which says that they are forked."""
 
@@ -316,7 +354,7 @@ class InTheTrunk(Session):
         self.here = Point((*point.accepted, result.source), point.seconds)
         return Acceptance(self.here)
 
-    async def reject(self, place: Place) -> None:
+    def reject(self, place: Place) -> None:
         pass
 
 

@@ -320,6 +320,7 @@ class Core:
             assert process.line is not None  # a branch has been forked
             changed = None
             if layer is not None and self.origin is None:
+                branch._move_on()  # its copy has a view of the folder that is about to end
                 changed = await layer.adopt(partial(leave_overlay, process.line))
             elif layer is not None:  # a branch's own view grows by that of its branch
                 if self.layer is not None:

@@ -341,3 +341,18 @@ def test_a_copy_made_beside_a_cell_is_not_taken_for_the_state_after_it(kernel: K
         first, second = asyncio.run(both())
         assert first in ("[1, 2]", "[1, 2, 3]")
         assert second == "[1, 2, 3]"
+
+
+def test_a_copy_of_a_branch_with_files_of_its_own_is_none_of_the_session_after_adoption(
+    tmp_path: Path,
+) -> None:
+    with Kernel.start(cwd=tmp_path) as kernel:
+        for number in range(3):
+            with kernel.branch() as outer:
+                outer.run(f"open('made-{number}', 'w').close()").result()
+                with outer.branch() as inner:
+                    inner.run("open('of-a-test', 'w').close()").result()
+                kernel.adopt(outer).result()
+        with kernel.branch() as trial:
+            listed = value(trial, "import os; sorted(os.listdir())")
+        assert listed == "['made-0', 'made-1', 'made-2']"

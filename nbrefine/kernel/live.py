@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbrefine.kernel.acceptance import Commit
     from nbrefine.kernel.branching import Copy
     from nbrefine.kernel.namespace import Variable
+    from nbrefine.kernel.transfer import Copied
 
 
 class Kernel(Closing):
@@ -301,6 +302,23 @@ class Kernel(Closing):
             await adopt(self.core, await checkpoint.copy.branch())
 
         return Run(work())
+
+    def copy_variables(self, names: Sequence[str], to: Kernel) -> Run[Copied]:
+        """Copy variables by value into another kernel, where a branch cannot be had.
+
+        Parameters
+        ----------
+        names: what to copy; what cannot be copied is named in the result with its reason.
+
+        Raises
+        ------
+        KernelError: a kernel is not on this host, or did not do it in time.
+        KernelDeadError: a kernel has ended.
+        UsageError: a kernel is not a Python kernel.
+        """
+        from nbrefine.kernel.transfer import copy_variables
+
+        return Run(copy_variables(self.core, to.core, names))
 
     def files(self) -> Run[FileChanges | None]:
         """Tell what a branch has done to the working folder and holds back; None otherwise."""

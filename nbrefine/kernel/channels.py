@@ -59,9 +59,11 @@ class Channels:
         self, connection: dict[str, Any], deliver: Deliver, *, reconnect: int = 10
     ) -> None:
         key = connection.get("key", "")
+        scheme = connection.get("signature_scheme") or "hmac-sha256"
         self._session = Session(
             key=key if isinstance(key, bytes) else str(key).encode(),
-            signature_scheme=connection.get("signature_scheme") or "hmac-sha256",
+            # To set even the default takes a tenth of a millisecond.
+            **({} if scheme == "hmac-sha256" else {"signature_scheme": scheme}),
             # A replay needs somebody between us and the kernel who has worse to offer; the
             # history costs 10 MB a kernel and draws from the caller's `random`.
             digest_history_size=0,

@@ -170,13 +170,13 @@ class ForkedKernel(Lifetime):
                 self._forked.kill()
                 await self._gone()
             elif self._forked is not None:
-                known = self._brood()
+                known = {} if self.keeper.ends_all else self._brood()
                 if grace and not self.exited.done():
                     await asyncio.wait({self.exited}, timeout=grace)
                 await self._kill(known)
                 kill(known)
                 for _ in range(_ROUNDS):
-                    if not kill(self._brood()):
+                    if self.keeper.ends_all or not kill(self._brood()):
                         break
         finally:
             await self._release()

@@ -74,6 +74,7 @@ class Nursery:
         stdio: tuple[int, int, int],
         *,
         heirs: Sequence[Nursery] = (),
+        limit: float = _FORK,
     ) -> Forked:
         """Have a process forked.
 
@@ -83,6 +84,7 @@ class Nursery:
         spawn: what it needs to know.
         stdio: descriptors that become its 0, 1 and 2; they stay open here.
         heirs: who becomes its parent when this nursery has ended before it.
+        limit: seconds in which it must have forked.
 
         Raises
         ------
@@ -98,7 +100,7 @@ class Nursery:
                     [far.fileno(), *stdio],
                 )
                 self._answers[number] = answer
-            message, fds = await self._heard(answer, _FORK)
+            message, fds = await self._heard(answer, limit)
         except BaseException as error:
             near.close()
             with self._lock:
@@ -106,7 +108,7 @@ class Nursery:
                 if answer.done() and not answer.cancelled() and answer.exception() is None:
                     wire.close(answer.result()[1])
             if isinstance(error, TimeoutError):
-                raise KernelStartError(f"Nothing was forked within {_FORK:g} s") from None
+                raise KernelStartError(f"Nothing was forked within {limit:g} s") from None
             raise
         finally:
             far.close()

@@ -150,6 +150,11 @@ class Keeper:
         """
         return {MARK: self.mark(number), "JPY_PARENT_PID": None, "JPY_INTERRUPT_EVENT": None}
 
+    @property
+    def ends_all(self) -> bool:
+        """Whether the next release ends the session, with every process beneath it."""
+        return self._holders == 1 and self._process is not None and self.alive
+
     def acquire(self) -> None:
         """Hold it for one more kernel."""
         self._holders += 1

@@ -7,9 +7,11 @@ import string
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from jupyter_core.paths import jupyter_path
 
 from nbrefine.errors import UsageError
 
@@ -66,7 +68,7 @@ def find_spec(launch: Launch) -> KernelSpec:
     UsageError: no such kernelspec, or no such working folder.
     """
     try:
-        spec = KernelSpecManager().get_kernel_spec(launch.name)
+        spec = _manager(tuple(jupyter_path("kernels"))).get_kernel_spec(launch.name)
     except NoSuchKernel:
         known = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none at all"
         raise UsageError(
@@ -79,6 +81,12 @@ def find_spec(launch: Launch) -> KernelSpec:
             hint="Create it first, or leave cwd out",
         )
     return spec
+
+
+@lru_cache(maxsize=1)
+def _manager(folders: tuple[str, ...]) -> KernelSpecManager:
+    """Give what finds kernelspecs in the folders that the environment names at present."""
+    return KernelSpecManager()
 
 
 def is_local(spec: KernelSpec) -> bool:

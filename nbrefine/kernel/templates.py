@@ -23,7 +23,7 @@ from nbrefine.kernel.forking import Forked, Nursery
 MOST = 4
 """Templates of one process; the least recently used goes."""
 
-_ANSWER = 2.0  # seconds in which a template must react
+_ANSWER = 2.0  # seconds in which a template must have forked
 _END = 2.0  # seconds in which one must have ended, as it has nothing to do
 
 Kind = tuple[tuple[str, ...], tuple[str, ...], frozenset[tuple[str, str]]]
@@ -58,21 +58,19 @@ async def fork_keeper(
 async def _fork_keeper(kind: Kind, spawn: Mapping[str, Any]) -> tuple[Forked, str]:
     for _ in range(2):
         template = await _template(kind)
-        if await template.nursery.answers(_ANSWER):
-            try:
-                return await _fork(template.nursery, spawn), template.ipykernel
-            except KernelStartError as error:
-                trouble = error
-        else:
-            trouble = KernelStartError("The template does not answer")
-        await _discard(kind, template)
+        try:
+            return await _fork(template.nursery, spawn), template.ipykernel
+        except KernelStartError as error:
+            trouble = error
+            await _discard(kind, template)
     raise trouble
 
 
 async def _fork(nursery: Nursery, spawn: Mapping[str, Any]) -> Forked:
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
-        return await nursery.fork("keeper", dict(spawn), (nothing, nothing, nothing))
+        stdio = (nothing, nothing, nothing)
+        return await nursery.fork("keeper", dict(spawn), stdio, limit=_ANSWER)
     finally:
         os.close(nothing)
 

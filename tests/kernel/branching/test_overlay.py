@@ -336,11 +336,15 @@ def test_what_cannot_follow_is_named(session: Session) -> None:
         (session.folder / "gone").write_text("gone")
         layer = session.workspace.layer()
     trunk = session.start()
-    trunk.run(
+    trunk.run("gone = open('gone'); os.unlink('gone')")
+    branch = session.keep(trunk.fork())
+    told = branch.enter(layer)
+    assert [hazard["kind"] for hazard in told] == ["open-file"]
+    told += branch.run(
         "import mmap; file = open('mapped', 'r+b'); area = mmap.mmap(file.fileno(), 0)\n"
-        "gone = open('gone'); os.unlink('gone')"
+        "result = overlay.leave(settings)",
+        settings=layer.settings,
     )
-    told = session.keep(trunk.fork()).enter(layer)
     assert {hazard["kind"] for hazard in told} == {"open-file", "mapped-file"}
     assert all(hazard["verdict"] == "shared" for hazard in told)
     assert any(f"{session.folder}/mapped" in hazard["detail"] for hazard in told)

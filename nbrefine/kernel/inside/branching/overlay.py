@@ -56,6 +56,8 @@ _CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
 _MODES = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | getattr(os, "O_DIRECT", 0) | os.O_DSYNC
 
+_ESCAPED = re.compile(rb"\\([0-7]{3})")  # a blank or backslash in a path, in octal
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _in_session = False  # forked along: whether this process is in a user namespace of ours
 
@@ -72,7 +74,8 @@ def enter(settings: dict[str, Any]) -> list[Hazard]:
         `lowers`, the uppers of the ancestors, newest first. The layers have plain names below
         one folder.
 
-    Gives what still reaches the folder itself.
+    Gives the open files that still reach the folder itself.  So would one that is mapped into
+    memory for writing, because of which the process would not have been forked.
 
     Raises
     ------
@@ -90,7 +93,7 @@ def enter(settings: dict[str, Any]) -> list[Hazard]:
         os.chdir(here)
     kept = _reopen(open_files)
     _note_copies(open_files, settings["work"])
-    return kept + _mapped(folder)
+    return kept
 
 
 def leave(settings: dict[str, Any]) -> list[Hazard]:
@@ -167,8 +170,9 @@ def mounts() -> list[Mount]:
 
 
 def _plain(field: bytes) -> str:
-    plain = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), field)
-    return os.fsdecode(plain)
+    if b"\\" in field:
+        field = _ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), field)
+    return os.fsdecode(field)
 
 
 def _mount(folder: str, lowers: list[str], upper: str, work: str) -> None:

@@ -19,6 +19,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from . import memory
+
 INLINE = "module://matplotlib_inline.backend_inline"
 
 _NEEDED = {
@@ -85,6 +87,7 @@ def build(preload: Sequence[str] = ()) -> Any:
     if others:
         raise UnsuitableError(f"Importing has started threads: {', '.join(others)}")
     gc.collect()
+    memory.collapse()
     gc.freeze()  # the collector of a child must not write into pages that all share
     return app
 

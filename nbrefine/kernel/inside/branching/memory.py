@@ -1,4 +1,8 @@
-"""Memory that a fork shares instead of copying it: found, and copied where that is right."""
+"""What a fork does with memory.
+
+What it shares instead of copying is found, and copied where that is right; what it has to copy
+is made cheap.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,9 @@ LIMIT = 64 << 20
 _QUERY = 0xC0686611
 _WRITABLE, _SHARED, _NEXT = 0x02, 0x08, 0x10
 _MAP_FIXED = 0x10
+
+_HUGE = 2 << 20
+_COLLAPSE = 25  # MADV_COLLAPSE, since Linux 6.1
 
 
 class Mapping(NamedTuple):
@@ -95,6 +102,36 @@ class Copies:
                 raise OSError(number, os.strerror(number))
             ctypes.memmove(start, content, len(content))
         self._held.clear()
+
+
+def collapse() -> None:
+    """Move the memory of this process into huge pages, so that a fork of it has less to copy.
+
+    A fork copies an entry for each page, and the end of a process takes it back: 3 ms each for
+    70 MB. A child that writes to a huge page gets a small one of its own, as ever. Where the
+    system has no such pages nothing changes.
+    """
+    advise, resident = ctypes.CDLL(None).madvise, ctypes.CDLL(None).mincore
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    resident.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+    pages = ctypes.create_string_buffer(_HUGE // mmap.PAGESIZE)
+    for start, end in _private():
+        for at in range(-(-start // _HUGE) * _HUGE, end - _HUGE + 1, _HUGE):
+            # What is not there would be: a stack, or room that was taken in reserve.
+            if resident(at, _HUGE, pages) == 0 and sum(pages.raw) > len(pages) * 3 // 4:
+                advise(at, _HUGE, _COLLAPSE)
+
+
+def _private() -> list[tuple[int, int]]:
+    """Find the writable memory that no file lies behind."""
+    found = []
+    with open("/proc/self/maps") as lines:
+        for line in lines:
+            fields = line.split()
+            if fields[1] == "rw-p" and fields[5:] in ([], ["[heap]"]):
+                start, end = fields[0].split("-")
+                found.append((int(start, 16), int(end, 16)))
+    return found
 
 
 class _Query(ctypes.Structure):

@@ -32,6 +32,7 @@ _SHOWN = {
 }
 
 _MUTE = 2.0  # seconds after idle in which a reply may still come
+_CUT_OFF = 0.3  # the same after an interrupt, which may end ipykernel's own work on the reply
 _NO_REPLY = (
     "the kernel was idle again without a reply, as after a cell that broke sys.stdout or "
     "sys.stderr; what it had run of this cell is not known"
@@ -161,7 +162,7 @@ class Execution:
             if self._reply is not None:
                 self._end()
             else:
-                self._set_timer(_MUTE, self._on_mute)
+                self._set_timer(_CUT_OFF if self.rungs else _MUTE, self._on_mute)
 
     def _is_private(self, kind: str, content: dict[str, Any]) -> bool:
         nonce = private_nonce(kind, content)

@@ -60,6 +60,19 @@ def test_a_kernel_that_never_says_that_it_is_idle_does_not_hold_the_result(
     assert result.notes == ("the kernel did not say within 0.05 s of its reply that it was idle",)
 
 
+@pytest.mark.parametrize(("rungs", "ended"), [([], False), (["SIGINT"], True)])
+def test_no_reply_is_waited_for_long_when_an_interrupt_may_have_ended_it(
+    rungs: list[str], ended: bool
+) -> None:
+    async def work() -> bool:
+        execution = Execution("", limits=OutputLimits(), redact=str)
+        execution.rungs += rungs
+        execution.on_iopub(IDLE)
+        return await execution.ended(1.0)
+
+    assert asyncio.run(work()) == ended
+
+
 @pytest.mark.parametrize("order", [(OK, IDLE), (IDLE, OK)], ids=["reply first", "idle first"])
 def test_a_cell_has_ended_when_both_its_reply_and_idle_are_there(
     order: tuple[dict[str, Any], dict[str, Any]],

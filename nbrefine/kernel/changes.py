@@ -34,7 +34,8 @@ def changes(before: Snapshot | StateDigest, after: Snapshot | StateDigest) -> St
         elif not (was.whole and told.whole):
             partly.append(told.name)
     names += (NameChange(told.name, _binding(told, shown_before)) for told in were.values())
-    kept = {told.name for told in old.names} & {told.name for told in new.names}
+    # What an unseen name reaches is not known, so it cannot have come to share anything.
+    kept = _seen(old) & _seen(new)
     return StateChange(
         tuple(names),
         # A module that has just been loaded drew its state by chance.
@@ -63,7 +64,8 @@ def differences(wanted: StateDigest, found: StateDigest) -> tuple[str, ...]:
         told.append("the random generators are in another state")
     if change.sharing:
         told.append("other names share an object")
-    if not told and wanted.hash != found.hash and wanted.random == found.random:
+    unseen = any(name.unseen for digest in (wanted, found) for name in digest.names)
+    if not (told or unseen) and wanted.hash != found.hash and wanted.random == found.random:
         told.append("other parts of the names are shared")
     return tuple(told)
 
@@ -95,9 +97,13 @@ def _shown(moment: Snapshot | StateDigest) -> dict[str, Variable]:
 
 
 def _differs(was: NameDigest, told: NameDigest) -> bool:
-    if was.type != told.type or was.shape != told.shape:
-        return True
-    return was.hash != told.hash and not (was.unseen or told.unseen)
+    if was.unseen or told.unseen:
+        return was.type != told.type
+    return (was.type, was.shape, was.hash) != (told.type, told.shape, told.hash)
+
+
+def _seen(digest: StateDigest) -> set[str]:
+    return {told.name for told in digest.names if not told.unseen}
 
 
 def _binding(told: NameDigest, shown: dict[str, Variable]) -> Binding:

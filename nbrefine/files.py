@@ -44,6 +44,11 @@ class FileChanges:
     def total(self) -> int:
         return len(self.changes) + self.omitted
 
+    @property
+    def untouched(self) -> bool:
+        """Whether the folder itself is known to be what it was: all was seen, or held back."""
+        return self.isolated or not (self.total or self.skipped or self.problems)
+
     def describe(self) -> str:
         """Say it in plain words: "wrote out.csv (2.1 kB), deleted tmp.txt"; "" for nothing."""
         parts = [text for action in _VERBS if (text := self._describe(action))]

@@ -302,6 +302,9 @@ class Turn:
     accepted: bool = False
     isolation: Isolation = "none"
     isolation_reason: str = ""
+    shared: tuple[str, ...] = ()
+    """What a branch had in common with the session, such as an open database: what the attempt
+    did to it stays."""
     digest: StateDigest | None = None
     """What the session's state was after the attempt; None where it was not taken."""
     change: StateChange | None = None
@@ -385,6 +388,8 @@ class Episode:
     """None while the episode runs."""
     model: str = ""
     kernel: KernelInfo = KernelInfo()
+    handed_in: tuple[str, ...] | None = None
+    """The variables that the kernel came with; None where the episode began in a fresh one."""
     seed: int | None = 0
     """What `random`, numpy and PYTHONHASHSEED were seeded with; None where they were not."""
     setup: CellResult | None = None

@@ -151,11 +151,16 @@ def _kept(turn: Turn) -> str:
         return ", which keeps what it did"
     if turn.accepted:
         return ""
-    if turn.files is None:
-        return "; the session keeps nothing of it, except for files it may have written"
-    if turn.files.isolated or not turn.files.total:
+    files = turn.files
+    if files is not None and files.untouched and not turn.shared:
         return "; nothing is kept of it"
-    return "; the session keeps nothing of it, but the folder what it did to files"
+    stays = []
+    if files is None or not files.untouched:
+        known = files is not None and files.total
+        stays.append(f"files it {'has' if known else 'may have'} written stay")
+    if turn.shared:
+        stays.append(f"what it did to what both have stays: {one_line(', '.join(turn.shared))}")
+    return "; ".join(("", "the session keeps nothing of it", *stays))
 
 
 def changed(turn: Turn) -> list[str]:

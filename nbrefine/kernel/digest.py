@@ -1,5 +1,6 @@
 """The digest of a session's state, taken in its kernel.
 
+It has every name of the user's, those with a leading underscore too, and none of IPython's own.
 Per name, arrays and long texts of up to 10 MB together, 250,000 plain items and 20,000 other
 objects are hashed in full.  Of more the head, the tail and evenly spaced parts count, beside type,
 shape and size: of an array 1 MB, of a dict both ends, of a set of over 50,000 plain items or 1,000

@@ -376,6 +376,19 @@ def test_what_is_too_much_is_sampled_alike_in_every_process(
     assert states[0] == states[1]
 
 
+def test_private_names_count_and_those_of_ipython_do_not(kernel: Kernel) -> None:
+    """What a function reads of a private name decides what it gives."""
+    source = "_rate = 2\n__deep = [1]\n_private = __deep\ndef price(n): return n * _rate"
+    before = state(kernel, source, anew=True)
+    names = ["random", "np", "_rate", "__deep", "_private", "price"]
+    assert [name.name for name in before.names] == names
+    assert before.shared == (("__deep", "_private"),)
+    kernel.run("1 + 1").result()
+    kernel.run("!true\nfor _ in 'ab': ...\n__note__ = _oh, _ih, _i1, _exit_code").result()
+    assert state(kernel) == before
+    assert state(kernel, "_rate = 3").hash != before.hash
+
+
 def test_names_that_share_an_object_are_told(kernel: Kernel) -> None:
     source = """
 inner = [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -25,25 +26,28 @@ KEYS, KEY_LENGTH = 200, 100
 COUNTABLE = 5_000_000
 """Cells of a table up to which missing values are counted."""
 
+_NOT_THE_USERS = re.compile(r"_{1,3}|_\d+|_i{1,3}|_i\d+|_[iod]h|_exit_code|__.*__")
+"""Names of IPython's history and last results, and Python's own."""
+
 
 def names(emit: Emit) -> list[str]:
-    """Give the user's names, in the order they were first bound."""
-    return [name for name, _ in user_items()]
+    """Give the user's names, in the order they were first bound, without private ones."""
+    return [name for name, _ in _public(user_items())]
 
 
 def variables(emit: Emit) -> list[dict[str, Any]]:
-    """Describe every name of the user's: plain JSON values only."""
+    """Describe every name of the user's but private ones: plain JSON values only."""
     return described(user_items())
 
 
 def described(items: list[tuple[str, Any]]) -> list[dict[str, Any]]:
-    """Describe names and their values."""
+    """Describe names and their values, without the names that begin with an underscore."""
     ends = time.monotonic() + TOTAL_SECONDS
-    return [_describe(name, value, ends) for name, value in items]
+    return [_describe(name, value, ends) for name, value in _public(items)]
 
 
 def user_items() -> list[tuple[str, Any]]:
-    """Give the user's names and their values, in the order they were first bound."""
+    """Give the user's names, private ones too, and their values, in the order of binding."""
     shell = get_ipython()
     if shell is None:
         return []
@@ -53,9 +57,13 @@ def user_items() -> list[tuple[str, Any]]:
         for name, value in list(shell.user_ns.items())
         if isinstance(name, str)
         and name.isidentifier()
-        and not name.startswith("_")
+        and not _NOT_THE_USERS.fullmatch(name)
         and not (name in hidden and hidden[name] is value)
     ]
+
+
+def _public(items: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in items if not name.startswith("_")]
 
 
 def _describe(name: str, value: Any, ends: float) -> dict[str, Any]:

@@ -189,8 +189,9 @@ class Forked:
 
     def checkpoint(self, **content: Any) -> Nest:
         """Take a checkpoint, and give our end of it."""
-        reply = self.ask("checkpoint_request", {"id": "c", "force": False, **content})
+        reply = self.ask("checkpoint_request", {"id": "c", **content})
         assert reply["status"] == "ok", reply
+        assert wire.receive(self.line) == ({"forking": {"id": "c"}}, [])
         message, fds = wire.receive(self.line)
         assert message is not None
         connection, pidfd = fds
@@ -555,7 +556,7 @@ def test_exit_work_of_a_parent_is_not_done_by_a_branch(kernel: Forked) -> None:
     assert not Path(made).exists()
 
 
-def test_a_fork_that_would_hang_is_refused_unless_forced(kernel: Forked) -> None:
+def test_a_fork_that_would_hang_is_refused(kernel: Forked) -> None:
     kernel.run(
         "import polars\npolars.DataFrame({'x': [2]}).lazy().filter(polars.col.x > 1).collect()"
     )
@@ -564,7 +565,50 @@ def test_a_fork_that_would_hang_is_refused_unless_forced(kernel: Forked) -> None
     refused = [each["kind"] for each in reply["hazards"] if each["verdict"] == "refuse"]
     assert refused == ["polars-pool"]
     assert kernel.run("2") == "2"
-    assert kernel.checkpoint(force=True).fork().wait().run("3") == "3"
+
+
+def test_a_copy_that_nobody_waits_for_is_not_made(kernel: Forked) -> None:
+    past, future = time.time() - 1, time.time() + 60
+    for content in ({}, {"rest": True}):
+        reply = kernel.ask("checkpoint_request", {"id": "c", "deadline": past, **content})
+        assert reply["status"] == "refused"
+        assert [(each["kind"], each["verdict"]) for each in reply["hazards"]] == [
+            ("busy", "refuse")
+        ]
+    assert kernel.checkpoint(deadline=future).fork().wait().run("1") == "1"
+
+
+@pytest.mark.parametrize("where", ["before", "while the loop stops", "scan", "flush"])
+def test_an_interrupt_while_a_kernel_is_copied_changes_nothing(kernel: Forked, where: str) -> None:
+    kernel.run(
+        "import os, signal, sys\n"
+        "app = get_ipython().kernel.parent\n"
+        "hazards = sys.modules['_nbrefine_branching.hazards']\n"
+        "server = app.kernel.shell_handlers['checkpoint_request'].__self__\n"
+        "def interrupting(owner, name):\n"
+        "    plain = getattr(owner, name)\n"
+        "    def interrupted(*given):\n"
+        "        setattr(owner, name, plain)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        result = plain(*given)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        return result\n"
+        "    setattr(owner, name, interrupted)\n"
+    )
+    owner, name = {
+        "before": ("app.kernel", "should_handle"),
+        "while the loop stops": ("app.io_loop", "stop"),
+        "scan": ("hazards", "scan"),
+        "flush": ("server.plumbing", "flush"),
+    }[where]
+    kernel.run(f"interrupting({owner}, {name!r}); x = 1")
+    assert kernel.checkpoint().fork().wait().run("x") == "1"
+    assert kernel.run("x + 1") == "2"
+    # A cell can be interrupted as before.
+    kernel.run("import time")
+    request = kernel.begin("print('on'); time.sleep(30)", lambda kind, _: kind == "stream")
+    os.killpg(kernel.pid, signal.SIGINT)
+    assert kernel.reply_to(request)["ename"] == "KeyboardInterrupt"
 
 
 def test_an_adopted_branch_is_told_what_it_has_lost(kernel: Forked) -> None:

@@ -17,6 +17,7 @@ import time
 import traceback
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +28,9 @@ from .nursery import Nursery, Order, has_children
 from .plumbing import Plumbing
 
 _BROKEN = 70  # exit code of a kernel that could not be attached, as sysexits.h has it
+_LATE = [
+    {"kind": "busy", "verdict": "refuse", "detail": "a cell ran for longer than the copy may wait"}
+]
 
 
 def _beside(name: str) -> Any:
@@ -65,6 +69,7 @@ class Server:
         self.plumbing.operations["adopted"] = self._adopted
         self.plumbing.operations["leave_overlay"] = _leave_overlay
         app.kernel.shell_handlers["checkpoint_request"] = self._checkpoint_request
+        app.kernel.pre_handler_hook = partial(_before_handler, app.kernel)
 
     def begin(self, order: Order, *, fresh: bool) -> None:
         """Make this forked process the kernel that was ordered, or end it.
@@ -86,17 +91,14 @@ class Server:
             try:
                 self.app.io_loop.start()
             except KeyboardInterrupt:  # it came too late for the cell it was meant for
-                if not self.app.shell.exit_now:
+                if not self._requests and not self.app.shell.exit_now:
                     continue
             requests, self._requests = self._requests, []
             if not requests:
                 break
             # Here no task and no loop is running.
             for request in requests:
-                if request.content.get("rest"):
-                    reply = self.rest(request)
-                else:
-                    reply = self.checkpoint(request.content, request.context)
+                reply = self._answer(request)
                 if reply is None:
                     break  # this is a branch; the requests are its parent's
                 if not request.reply.done():
@@ -106,54 +108,49 @@ class Server:
                     break
         self.plumbing.leave()
 
+    def _answer(self, request: _Request) -> dict[str, Any] | None:
+        if _is_late(request.content):
+            return {"status": "refused", "id": request.content.get("id"), "hazards": _LATE}
+        if request.content.get("rest"):
+            return self.rest(request)
+        return self.checkpoint(request.content, request.context)
+
     def checkpoint(
         self, content: dict[str, Any], context: contextvars.Context
     ) -> dict[str, Any] | None:
         """Fork a dormant copy of this process, and give the reply; None in a branch of it.
 
-        It must be called at the top of the stack, with no loop running.
+        It must be called at the top of the stack, with no loop running.  Just before the fork the
+        controller is told, as what says no more after that hangs for ever.
         """
-        started = time.perf_counter()
         found = hazards.scan(self.app)
-        scanned = time.perf_counter() - started
         identity = content.get("id")
         if self.plumbing.line is None:
             return _error("ConnectionError", "No controller holds this kernel's line")
-        if any(each["verdict"] == "refuse" for each in found) and not content.get("force"):
+        if any(each["verdict"] == "refuse" for each in found):
             return {"status": "refused", "id": identity, "hazards": found}
         theirs, ours = wire.pair()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.plumbing.flush()
             own = self.plumbing.descriptors()
             carried = Carried(own | {theirs.fileno(), ours.fileno()})
-            before = time.perf_counter()
+            self.plumbing.tell({"forking": {"id": identity}})
             pid = _fork()
         except Exception as error:  # noqa: BLE001 - the kernel goes on
             theirs.close()
             ours.close()
             return _error(type(error).__name__, str(error))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid == 0:
             theirs.close()
             self._lost = [each for each in found if each["verdict"] == "lost"]
             # Cells of the branch will run in a copy of the context in which its sockets are bound.
             context.run(self.sleep, Nursery(ours, "checkpoint"), own, carried)
             return None
-        forked = time.perf_counter() - before
         # Here, too, as a signal to our group may come before the child gets to run.
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         ours.close()
-        told = {
-            "id": identity,
-            "pid": pid,
-            "hazards": found,
-            "scan_seconds": scanned,
-            "fork_seconds": forked,
-        }
-        self._watch(pid, theirs, told)
+        self._watch(pid, theirs, {"id": identity, "pid": pid, "hazards": found})
         return {"status": "ok", "id": identity, "hazards": found}
 
     def rest(self, request: _Request) -> dict[str, Any] | None:
@@ -274,6 +271,20 @@ class Server:
             for kind, hazard in (("lost_threads", "thread"), ("lost_tasks", "asyncio-task"))
         }
         return {"adopted": lost}
+
+
+def _before_handler(kernel: Any) -> None:
+    """Do as the kernel's own hook, but let no interrupt end the handler that copies the kernel."""
+    if kernel.get_parent("shell")["header"]["msg_type"] == "checkpoint_request":
+        kernel.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    else:
+        type(kernel).pre_handler_hook(kernel)
+
+
+def _is_late(content: dict[str, Any]) -> bool:
+    """Tell whether nobody waits for the reply any more, by this host's clock."""
+    deadline = content.get("deadline")
+    return deadline is not None and time.time() > float(deadline)
 
 
 def _error(name: str, text: str) -> dict[str, Any]:

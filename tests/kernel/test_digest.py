@@ -389,6 +389,19 @@ def test_private_names_count_and_those_of_ipython_do_not(kernel: Kernel) -> None
     assert state(kernel, "_rate = 3").hash != before.hash
 
 
+def test_a_class_that_only_another_class_speaks_of_is_named(kernel: Kernel) -> None:
+    """It counts by its name there, which is all that is needed while a name of its own shows it."""
+    source = "class A: n = 1\nclass B:\n    a = A\n    def f(self): return self.a.n\nb = B()"
+    with_a = state(kernel, source, anew=True)
+    assert with_a.partly == ()
+    alone = state(kernel, "del A")
+    assert {name.name: name.opaque for name in alone.names if name.opaque} == {
+        "B": ("A",),
+        "b": ("A",),
+    }
+    assert state(kernel, "one = B.a()").partly == ()
+
+
 def test_names_that_share_an_object_are_told(kernel: Kernel) -> None:
     source = """
 inner = [1]

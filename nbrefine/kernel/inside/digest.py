@@ -65,6 +65,8 @@ def _seen(items: list[tuple[str, Any]]) -> tuple[list[list[Any]], dict[str, Mark
     ends = time.monotonic() + TOTAL_SECONDS
     rows: list[list[Any]] = []
     held: dict[str, Marks] = {}
+    walks: list[tuple[list[Any], Walk]] = []
+    known: set[int] = set()
     while len(rows) < len(items):
         look = Look(TABLES)  # a new one, as one that was interrupted may have half a class
         begun = len(rows)
@@ -78,11 +80,18 @@ def _seen(items: list[tuple[str, Any]]) -> tuple[list[list[Any]], dict[str, Mark
                     else:
                         row = _row(name, value, walk)
                         held[name] = walk.marks
+                        walks.append((row, walk))
                         rows.append(row)
         except Overdue:
             if len(rows) == begun:  # with all the time for itself
                 name, value = items[begun]
                 rows.append(_unseen(name, value, f"took over {VALUE_SECONDS:g} s"))
+        known |= look.classes
+    for row, walk in walks:
+        for key, kind in walk.named.items():
+            if key not in known:  # no name and no instance shows that class
+                walk.leave(kind)
+        row[_OPAQUE] = list(walk.opaque)
     return rows, held
 
 
@@ -93,6 +102,10 @@ def _row(name: str, value: Any, walk: Walk) -> list[Any]:
     except Exception as error:  # noqa: BLE001  what a walk does not foresee must not end the digest
         return _unseen(name, value, f"raised {kind_name(error)}")
     return [name, kind_name(value), found, extents, walk.sampled, list(walk.opaque), ""]
+
+
+_OPAQUE = 5
+"""The place in a row of the classes that could not be looked into."""
 
 
 def _unseen(name: str, value: Any, why: str) -> list[Any]:

@@ -117,6 +117,11 @@ class Look:
 
         return look
 
+    @property
+    def classes(self) -> set[int]:
+        """Ids of the session's classes that were looked into."""
+        return {key for key, (_, _, found) in self._classes.items() if found}
+
     def class_of(self, walk: Walk, kind: type) -> Head:
         """Tell of a class: its name where a module holds it, else what it is."""
         name = (str(_MODULE(kind)), _QUALNAME(kind))
@@ -125,6 +130,7 @@ class Look:
         # What a class gives must not depend on which class was looked at first, so the others
         # that it speaks of count by name, but for those that stand in it and its bases.
         if self._inside and not name[1].startswith(self._inside + "."):
+            walk.named[id(kind)] = _NAME(kind)
             return (*name, "")
         if id(kind) not in self._classes:
             self._open(kind)

@@ -91,6 +91,8 @@ class Walk:
         self.opaque: dict[str, None] = {}
         """Classes of the parts that count by their class alone."""
         self.sampled = False
+        self.named: dict[int, str] = {}
+        """Classes, by id, that count by their name alone, as a class speaks of them."""
         self._look = look
         self._hash = hashlib.blake2b(digest_size=16)
         self._dump = _dumper(self._hash.update)
@@ -136,6 +138,7 @@ class Walk:
     def take(self, inner: Walk) -> None:
         """Note what a walk through a part has met and left out."""
         self.opaque.update(inner.opaque)
+        self.named.update(inner.named)
         self.sampled = self.sampled or inner.sampled
         for _, part in inner.marks.values():
             self.mark(part)

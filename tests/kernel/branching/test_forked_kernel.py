@@ -556,7 +556,7 @@ def test_exit_work_of_a_parent_is_not_done_by_a_branch(kernel: Forked) -> None:
     assert not Path(made).exists()
 
 
-def test_a_fork_that_would_hang_is_refused(kernel: Forked) -> None:
+def test_a_fork_that_would_hang_is_refused_unless_forced(kernel: Forked) -> None:
     kernel.run(
         "import polars\npolars.DataFrame({'x': [2]}).lazy().filter(polars.col.x > 1).collect()"
     )
@@ -565,6 +565,7 @@ def test_a_fork_that_would_hang_is_refused(kernel: Forked) -> None:
     refused = [each["kind"] for each in reply["hazards"] if each["verdict"] == "refuse"]
     assert refused == ["polars-pool"]
     assert kernel.run("2") == "2"
+    assert kernel.checkpoint(force=True).fork().wait().run("3") == "3"
 
 
 def test_a_copy_that_nobody_waits_for_is_not_made(kernel: Forked) -> None:

@@ -127,7 +127,7 @@ class Server:
         identity = content.get("id")
         if self.plumbing.line is None:
             return _error("ConnectionError", "No controller holds this kernel's line")
-        if any(each["verdict"] == "refuse" for each in found):
+        if any(each["verdict"] == "refuse" for each in found) and not content.get("force"):
             return {"status": "refused", "id": identity, "hazards": found}
         theirs, ours = wire.pair()
         try:

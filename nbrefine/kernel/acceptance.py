@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbrefine.kernel.changes import differences
-from nbrefine.kernel.core import Ticket
 from nbrefine.kernel.digest import digest
+from nbrefine.kernel.execution import Ticket
 from nbrefine.outputs import CellResult, Output
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import TYPE_CHECKING
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, KernelStartError
@@ -61,6 +63,7 @@ class Copy:
         # In a kernel that is somebody else's, cells run of which nobody here knows.
         self._current = core.owned
         keeper.acquire()
+        core.lineage.copies.add(self)
 
     @property
     def pid(self) -> int:
@@ -69,7 +72,7 @@ class Copy:
     @property
     def closed(self) -> bool:
         """Whether its process was told to go, or was found to have gone."""
-        return self._closed or self._nursery.closed
+        return self._closed or self._nursery.closed or self.core.lineage.closed
 
     def hold(self) -> None:
         """Keep it until `release` is called as often."""
@@ -86,9 +89,15 @@ class Copy:
         self._settle()
 
     def _settle(self) -> None:
-        if self._closed or self._current or self._holders or self._branches:
+        if not (self._current or self._holders or self._branches):
+            self.end()
+
+    def end(self) -> None:
+        """End the process; a second call does nothing."""
+        if self._closed:
             return
         self._closed = True
+        self.core.lineage.copies.discard(self)
         # What goes on is an adopted branch, which belongs to the session's keeper from now on.
         self._nursery.leave()
         self._nursery.close()
@@ -103,20 +112,46 @@ class Copy:
 
         Raises
         ------
-        KernelDeadError: the copy's process has ended.
+        KernelDeadError: the copy's process has ended, or the kernel was shut down.
         KernelError: too many branches live already.
         KernelStartError: the branch did not come up.
         """
-        if self.closed:
-            raise KernelDeadError("The checkpoint was closed", hint="Take another one")
         lineage = self.core.lineage
-        if len(lineage.branches) >= MOST:
+        if len(lineage.branches) + len(lineage.making) >= MOST:
             raise KernelError(
                 f"{MOST} branches of this session live already", hint="Close some of them first"
             )
+        return await self._branched(overlaid=overlaid)
+
+    async def heir(self) -> Core:
+        """Fork a branch that takes the place of the process that has become this copy.
+
+        Raises
+        ------
+        KernelDeadError, KernelStartError: see `branch`.
+        """
+        return await self._branched(overlaid=False)
+
+    async def _branched(self, *, overlaid: bool) -> Core:
+        if self.closed:
+            raise KernelDeadError("The checkpoint was closed", hint="Take another one")
+        lineage = self.core.lineage
+        work = asyncio.ensure_future(self._branch(overlaid=overlaid))
+        lineage.making.add(work)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if lineage.closed and me is not None and not me.cancelling():
+                raise KernelDeadError("The kernel was shut down", hint="Start one") from None
+            raise
+        finally:
+            lineage.making.discard(work)
+
+    async def _branch(self, *, overlaid: bool) -> Core:
+        lineage = self.core.lineage
         self._branches += 1
         core = Core(self.core.launch, self.core.limits)
-        lineage.branches.add(core)
         try:
             if overlaid:
                 core.layer = await lineage.layer(self._keeper.folder, self._layer)
@@ -133,6 +168,7 @@ class Copy:
                 self._nursery.leave()  # it can be branched from no more
             raise
         core.become(self.core, link, self._names, lambda: self._left(core))
+        lineage.branches.add(core)
         return core
 
     def _left(self, core: Core) -> None:
@@ -158,14 +194,7 @@ async def copy(core: Core) -> Copy:
             return core.copy
         if core.copy is not None:
             core.copy.retire()
-        making = asyncio.ensure_future(_make(core))
-        try:
-            return await asyncio.shield(making)
-        except asyncio.CancelledError:
-            await asyncio.wait({making})  # or there would be a copy that nobody knows of
-            if not making.cancelled() and making.exception() is None:
-                making.result().release()
-            raise
+        return await _make(core)
 
 
 async def branch(core: Core) -> Core:
@@ -191,27 +220,41 @@ async def _make(core: Core) -> Copy:
         raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
     if wrong := await proven(process.keeper):
         raise refusal((Hazard("kernel", "refuse", wrong),))
+    await core.acquire()
+    # In the turn to the end, or the next cell would not know which copy it leaves behind.
     made = asyncio.get_running_loop().create_future()
     work = asyncio.ensure_future(_copy_in_turn(core, made))
     work.add_done_callback(lambda _: _pass_on(work, made))
-    copy: Copy = await made
+    try:
+        copy: Copy = await asyncio.shield(made)
+    except asyncio.CancelledError:
+        made.add_done_callback(_let_go)  # or there would be a copy that nobody knows of
+        raise
     return copy
 
 
 async def _copy_in_turn(core: Core, made: asyncio.Future[Copy]) -> None:
     """Give a copy as soon as there is one, and end when the kernel can run cells again."""
-    async with core.turn() as link:
-        # In the turn to the end, or the next cell would not know which copy it leaves behind.
-        rested = await _rest(core, link)
-        made.set_result(_held(core, rested or await _fork(core, link)))
+    try:
+        rested = await _rest(core, core.link)
+        made.set_result(_held(core, rested or await _fork(core, core.link)))
         if rested is not None:
-            core.awake(await rested.branch(overlaid=False))
+            core.heir = rested.heir
+            with suppress(KernelError):  # who needs it next tries again
+                await core.wake()
+    finally:
+        core.release()
 
 
 def _pass_on(work: asyncio.Task[None], made: asyncio.Future[Copy]) -> None:
     error = None if work.cancelled() else work.exception()
     if not made.done():
         made.set_exception(error or KernelDeadError("The kernel was ended while it was copied"))
+
+
+def _let_go(made: asyncio.Future[Copy]) -> None:
+    if made.exception() is None:
+        made.result().release()
 
 
 async def _rest(core: Core, link: Link) -> Copy | None:
@@ -223,7 +266,7 @@ async def _rest(core: Core, link: Link) -> Copy | None:
     process = link.process
     if core.origin is not None or not isinstance(process, Branch) or process.line is None:
         return None
-    content = {"id": uuid4().hex, "rest": True}
+    content = _request() | {"rest": True}
     refused = asyncio.ensure_future(link.request("checkpoint_request", content, _FORK))
     resting = asyncio.ensure_future(answer(process.line, "resting", _FORK))
     await asyncio.wait({refused, resting}, return_when=asyncio.FIRST_COMPLETED)
@@ -252,11 +295,14 @@ async def _fork(core: Core, link: Link) -> Copy:
     assert process.keeper is not None
     assert process.line is not None
     try:
-        reply = await link.request("checkpoint_request", {"id": uuid4().hex}, _FORK)
+        reply = await link.request("checkpoint_request", _request(), _FORK)
     except TimeoutError:
+        if not await _is_forking(process.line):
+            busy = f"it is busy and did not copy itself within {_FORK:g} s"
+            raise refusal((Hazard("busy", "refuse", busy),)) from None
         await process.kill()  # it hangs in the middle of its fork, for ever
         raise KernelDeadError(
-            f"The kernel did not come back from copying itself within {_FORK:g} s and was ended",
+            f"The kernel did not come back from its fork within {_FORK:g} s and was ended",
             hint="Start it again",
         ) from None
     hazards = tuple(Hazard(**told) for told in reply.get("hazards", ()))
@@ -268,6 +314,20 @@ async def _fork(core: Core, link: Link) -> Copy:
     os.close(pidfd)
     nursery = Nursery(socket.socket(fileno=connection), told["pid"])
     return Copy(core, nursery, process.keeper, hazards)
+
+
+def _request() -> dict[str, Any]:
+    """Make the content of a request for a copy, of which nobody knows once its time is over."""
+    return {"id": uuid4().hex, "deadline": time.time() + _FORK}
+
+
+async def _is_forking(line: socket.socket) -> bool:
+    """Tell whether a kernel has said that it begins to fork, and nothing since."""
+    try:
+        await answer(line, "forking", 0)
+    except KernelError:
+        return False
+    return True
 
 
 async def adopt(core: Core, branch: Core) -> FileChanges | None:
@@ -286,6 +346,29 @@ async def adopt(core: Core, branch: Core) -> FileChanges | None:
             "The kernel is somebody else's, so a branch cannot take its place",
             hint="Use commit(), which runs the accepted cell in it",
         )
-    if branch.lineage is not core.lineage or branch is core:
+    if not _descends(branch, core):
         raise KernelError("That is no branch of this kernel", hint="Adopt what branch() gave")
     return await core.adopt(branch)
+
+
+def _descends(branch: Core, core: Core) -> bool:
+    """Tell whether a branch grew from a kernel, itself or through others."""
+    origin = branch.origin
+    while origin is not None and origin is not core:
+        origin = origin.origin
+    return origin is core
+
+
+async def rollback(core: Core, copy: Copy) -> None:
+    """Let a branch of a copy become the session, in the working folder as it is.
+
+    Raises
+    ------
+    BranchRefused, KernelError, KernelDeadError: see `adopt` and `Copy.branch`.
+    """
+    branch = await copy.branch(overlaid=False)
+    try:
+        await adopt(core, branch)
+    except BaseException:
+        await branch.close()
+        raise

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
 from nbrefine.kernel.collect import Collector, OutputLimits
-from nbrefine.kernel.execution import Execution, OnMessage, Private
+from nbrefine.kernel.execution import Execution, OnMessage, Private, Ticket
 from nbrefine.kernel.line import leave_overlay, tell_adopted
 from nbrefine.kernel.lineage import Lineage
 from nbrefine.kernel.names import bind
@@ -79,6 +79,8 @@ class Core:
         self.copying = asyncio.Lock()
         self.restore: Callable[[], Awaitable[Core]] | None = None
         """Gives a branch of the last checkpoint that was asked for and is there still."""
+        self.heir: Callable[[], Awaitable[Core]] | None = None
+        """Gives a branch of the copy that this kernel's own process has become."""
         self._on_end: Callable[[], object] = lambda: None
 
     async def start(self, limit: float, keeper: Keeper | None = None) -> None:
@@ -231,6 +233,7 @@ class Core:
         self, execution: Execution, limit: float | None, *, store_history: bool
     ) -> None:
         """Send a cell and stay with it until it has ended, come what may."""
+        await self.wake()
         self._require_alive()
         link = self.link
         if link.occupied:
@@ -264,6 +267,7 @@ class Core:
             if self.restore is not None:
                 execution.rungs.append("rollback")
                 self._replace(await self.restore())
+                self.epoch += 1
             else:
                 execution.rungs.append("restart")
                 await self._reopen()
@@ -290,17 +294,33 @@ class Core:
     def _restarts(self) -> bool:
         return self.launch is not None and self.origin is None
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Link]:
-        """Hold the turn, in which nothing else runs in the kernel, and give the link with it.
+    async def acquire(self) -> Link:
+        """Take the turn, in which nothing else runs in the kernel, and give the link with it.
 
         Raises
         ------
         KernelDeadError: the kernel has ended.
+        KernelStartError: its process became a copy, and nothing could be branched from that.
         """
-        async with self._turn:
+        await self._turn.acquire()
+        try:
+            await self.wake()
             self._require_alive()
-            yield self.link
+        except BaseException:
+            self._turn.release()
+            raise
+        return self.link
+
+    def release(self) -> None:
+        """Give the turn back."""
+        self._turn.release()
+
+    async def wake(self) -> None:
+        """Go on with a branch of the copy that this kernel's own process has become, if it has."""
+        if self.heir is not None:
+            heir = await self.heir()
+            self.heir = None
+            self._end_later(self._take_over(heir).part())
 
     async def adopt(self, branch: Core) -> FileChanges | None:
         """Let a branch's process take the place of this kernel's, which ends.
@@ -313,12 +333,21 @@ class Core:
         KernelError: the branch did not leave its view of the working folder.
         """
         async with self._turn, branch._turn:
-            self._require_open()
-            branch._require_alive()
-            process, layer, branch.layer = branch.link.process, branch.layer, None
-            assert process is not None
-            assert process.line is not None  # a branch has been forked
-            changed = None
+            adopting = asyncio.ensure_future(self._adopt(branch))
+            try:
+                return await asyncio.shield(adopting)
+            except asyncio.CancelledError:
+                await asyncio.wait({adopting})  # files and process belong together
+                raise
+
+    async def _adopt(self, branch: Core) -> FileChanges | None:
+        self._require_open()
+        branch._require_alive()
+        process, layer, branch.layer = branch.link.process, branch.layer, None
+        assert process is not None
+        assert process.line is not None  # a branch has been forked
+        changed = None
+        try:
             if layer is not None and self.origin is None:
                 branch._move_on()  # its copy has a view of the folder that is about to end
                 changed = await layer.adopt(partial(leave_overlay, process.line))
@@ -326,19 +355,18 @@ class Core:
                 if self.layer is not None:
                     await asyncio.to_thread(self.layer.close)
                 self.layer = layer
-            self._replace(branch)
-            return changed
+        except BaseException:
+            branch.layer = layer
+            raise
+        self._replace(branch)
+        return changed
 
     def _replace(self, branch: Core) -> None:
         self._move_on()
-        copy = branch.copy
+        copy, dormant, self.heir = branch.copy, self.heir is not None, None
         old = self._take_over(branch)
         self.copy = copy
-        self._end_later(old.close(leave=True))
-
-    def awake(self, heir: Core) -> None:
-        """Go on with a branch of this kernel's own process, which has become the copy."""
-        self._end_later(self._take_over(heir).part())
+        self._end_later(old.part() if dormant else old.close(leave=True))
 
     def _take_over(self, branch: Core) -> Link:
         """Go on with a branch's process, and give the link to the old one."""
@@ -399,7 +427,7 @@ class Core:
             self._require_open()
             if running is not None and self.epoch > epoch:  # the ladder was there already
                 return running.lost
-            lost = tuple(self.names)
+            lost, self.restore = tuple(self.names), None
             await self._reopen()
             return lost
 
@@ -429,15 +457,22 @@ class Core:
             if self._restarts and not self.link.died.done():
                 await self.link.interrupt()
         grace = _GRACE if self.origin is None else 0.0  # a branch just goes
-        await self.link.close(grace=grace)
-        async with self._turn:  # a restart that was under way has made a new link
+        async with AsyncExitStack() as stack:  # each step whatever becomes of the others
+            stack.callback(self._on_end)
+            if self.layer is not None:
+                stack.push_async_callback(asyncio.to_thread, self.layer.close)
+            if self.origin is None:
+                self.lineage.closed = True
+                stack.push_async_callback(self.lineage.close)
+            stack.push_async_callback(self._ended)
             await self.link.close(grace=grace)
-        await asyncio.gather(*self._endings)
-        if self.origin is None:
-            await self.lineage.close()
-        if self.layer is not None:
-            await asyncio.to_thread(self.layer.close)
-        self._on_end()
+            async with self._turn:  # a restart that was under way has made a new link
+                await self.link.close(grace=grace)
+
+    async def _ended(self) -> None:
+        for trouble in await asyncio.gather(*self._endings, return_exceptions=True):
+            if trouble is not None:
+                raise trouble
 
     def _require_open(self) -> None:
         if os.getpid() != self._process_id:
@@ -464,32 +499,3 @@ class Passing(Protocol):
 
     def retire(self) -> None:
         """The kernel goes on."""
-
-
-class Ticket:
-    """A cell's place in the queue: by it the cell is taken back, or interrupted once it runs."""
-
-    def __init__(self) -> None:
-        self.execution: Execution | None = None
-        self._work: asyncio.Task[CellResult] | None = None
-        self._stopped = False
-
-    async def hand_in(self, work: Coroutine[Any, Any, CellResult]) -> CellResult:
-        """Begin the work and wait for it; who is cancelled stops it and sees it end."""
-        self._work = asyncio.ensure_future(work)
-        if self._stopped:  # before it began
-            self._work.cancel()
-        try:
-            return await asyncio.shield(self._work)
-        except asyncio.CancelledError:
-            self.stop()
-            await asyncio.wait({self._work})
-            raise
-
-    def stop(self) -> None:
-        """Take the cell back, or interrupt it; one that has ended is left alone."""
-        self._stopped = True
-        if self.execution is not None:
-            self.execution.ask_stop()
-        elif self._work is not None:
-            self._work.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 from nbrefine.kernel.collect import Collector, OutputLimits, failure_of
@@ -271,3 +271,32 @@ def private_nonce(kind: str, content: dict[str, Any]) -> str:
     if kind != "display_data" or PRIVATE not in content["data"]:
         return ""
     return str((content.get("metadata") or {}).get("nbrefine", ""))
+
+
+class Ticket:
+    """A cell's place in the queue: by it the cell is taken back, or interrupted once it runs."""
+
+    def __init__(self) -> None:
+        self.execution: Execution | None = None
+        self._work: asyncio.Task[CellResult] | None = None
+        self._stopped = False
+
+    async def hand_in(self, work: Coroutine[Any, Any, CellResult]) -> CellResult:
+        """Begin the work and wait for it; who is cancelled stops it and sees it end."""
+        self._work = asyncio.ensure_future(work)
+        if self._stopped:  # before it began
+            self._work.cancel()
+        try:
+            return await asyncio.shield(self._work)
+        except asyncio.CancelledError:
+            self.stop()
+            await asyncio.wait({self._work})
+            raise
+
+    def stop(self) -> None:
+        """Take the cell back, or interrupt it; one that has ended is left alone."""
+        self._stopped = True
+        if self.execution is not None:
+            self.execution.ask_stop()
+        elif self._work is not None:
+            self._work.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from nbrefine.kernel.workspace import Layer, Workspace, WorkspaceMode
 
@@ -15,6 +15,13 @@ class Member(Protocol):
 
     async def close(self) -> None:
         """End it."""
+
+
+class Kept(Protocol):
+    """A copy of a state."""
+
+    def end(self) -> None:
+        """End it, whoever holds it."""
 
 
 class Lineage:
@@ -35,6 +42,13 @@ class Lineage:
         ignore: Collection[str] = (),
     ) -> None:
         self.branches: set[Member] = set()
+        """Those that live."""
+        self.making: set[asyncio.Task[Any]] = set()
+        """What makes one at this moment."""
+        self.copies: set[Kept] = set()
+        """Those that are there, so that none goes before it is let go."""
+        self.closed = False
+        """Whether there are to be no more."""
         self.folder = folder
         self.ignore = ignore
         self._mode = mode
@@ -74,5 +88,17 @@ class Lineage:
         return self._workspace.reason if self._workspace else ""
 
     async def close(self) -> None:
-        """End all branches."""
-        await asyncio.gather(*(branch.close() for branch in list(self.branches)))
+        """End all branches and copies, also those that are being made."""
+        self.closed = True
+        for work in self.making:
+            work.cancel()
+        if self.making:
+            await asyncio.wait(set(self.making))
+        ended = await asyncio.gather(
+            *(branch.close() for branch in list(self.branches)), return_exceptions=True
+        )
+        for copy in list(self.copies):
+            copy.end()
+        for trouble in ended:
+            if isinstance(trouble, BaseException):
+                raise trouble

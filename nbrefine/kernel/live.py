@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbrefine._portal import Closing, Run
 from nbrefine.kernel.collect import OutputLimits
-from nbrefine.kernel.core import Core, Ticket
+from nbrefine.kernel.core import Core
+from nbrefine.kernel.execution import Ticket
 from nbrefine.kernel.lineage import Lineage
 from nbrefine.kernel.workspace import WorkspaceMode
 from nbrefine.outputs import CellResult, Death, Hazard, Memory, Output
@@ -289,6 +292,8 @@ class Kernel(Closing):
     def rollback(self, checkpoint: Checkpoint) -> Run[None]:
         """Bring the session back to a checkpoint's state, also where its process has died.
 
+        Files stay as they are.
+
         Raises
         ------
         BranchRefused: the kernel is somebody else's.
@@ -297,9 +302,9 @@ class Kernel(Closing):
         """
 
         async def work() -> None:
-            from nbrefine.kernel.branching import adopt
+            from nbrefine.kernel.branching import rollback
 
-            await adopt(self.core, await checkpoint.copy.branch())
+            await rollback(self.core, checkpoint.copy)
 
         return Run(work())
 
@@ -370,8 +375,9 @@ class Checkpoint(Closing):
     def __init__(self, copy: Copy) -> None:
         self.copy = copy
         """What it is, for code that runs on the portal's loop."""
-        self._held = True
-        copy.core.restore = copy.branch
+        copy.core.restore = restore = partial(copy.branch, overlaid=False)
+        self._release = weakref.finalize(self, _release_soon, copy, restore)
+        self._release.atexit = False  # its process ends with this one anyway
 
     @property
     def hazards(self) -> tuple[Hazard, ...]:
@@ -403,8 +409,19 @@ class Checkpoint(Closing):
         return Run(work())
 
     async def _close(self) -> None:
-        if self._held:
-            self._held = False
-            if self.copy.core.restore == self.copy.branch:
-                self.copy.core.restore = None
-            self.copy.release()
+        if (left := self._release.detach()) is not None:
+            _, _, (copy, restore), _ = left
+            _let_go(copy, restore)
+
+
+def _let_go(copy: Copy, restore: object) -> None:
+    if copy.core.restore is restore:
+        copy.core.restore = None
+    copy.release()
+
+
+def _release_soon(copy: Copy, restore: object) -> None:
+    async def release() -> None:
+        _let_go(copy, restore)
+
+    Run(release())  # a finalizer may run in any thread

@@ -22,8 +22,9 @@ from nbrefine.bindings import StateDigest
 from nbrefine.errors import NbrefineError, RunStopped
 from nbrefine.kernel.attached import here
 from nbrefine.kernel.changes import differences
-from nbrefine.kernel.core import Core, Ticket
+from nbrefine.kernel.core import Core
 from nbrefine.kernel.digest import read_digest
+from nbrefine.kernel.execution import Ticket
 from nbrefine.magics.attempt import Attempt, MainThread, attempt
 from nbrefine.magics.showing import Shown, Withheld, show
 from nbrefine.outputs import Failure

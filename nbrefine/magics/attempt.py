@@ -15,8 +15,9 @@ from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import copy
 from nbrefine.kernel.changes import changes, describe
-from nbrefine.kernel.core import Core, Ticket
+from nbrefine.kernel.core import Core
 from nbrefine.kernel.digest import Snapshot, snapshot
+from nbrefine.kernel.execution import Ticket
 from nbrefine.outputs import CellResult, Hazard
 
 T = TypeVar("T")

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from nbrefine.errors import BranchRefused, KernelDeadError, KernelError
-from nbrefine.kernel import Kernel
+from nbrefine.errors import (
+    BranchRefused,
+    KernelDeadError,
+    KernelError,
+    KernelStartError,
+    RunStopped,
+)
+from nbrefine.kernel import Kernel, branching
+from nbrefine.kernel.forked import Branch
+
+STUCK = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsum(range(10**13))"
+"""A cell that reacts to no interrupt."""
 
 
 @pytest.fixture
@@ -167,8 +179,7 @@ def test_rollback_brings_back_a_session_whose_process_died(kernel: Kernel) -> No
 def test_a_cell_that_must_be_killed_goes_back_to_the_last_checkpoint(kernel: Kernel) -> None:
     with kernel.checkpoint().result():
         kernel.run("later = 1").result()
-        stuck = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsum(range(10**13))"
-        result = kernel.run(stuck, timeout=0.5).result()
+        result = kernel.run(STUCK, timeout=0.5).result()
         assert result.status == "timeout"
         assert result.rungs[-2:] == ("SIGKILL", "rollback")
         assert "later" in result.lost
@@ -356,3 +367,117 @@ def test_a_copy_of_a_branch_with_files_of_its_own_is_none_of_the_session_after_a
         with kernel.branch() as trial:
             listed = value(trial, "import os; sorted(os.listdir())")
         assert listed == "['made-0', 'made-1', 'made-2']"
+
+
+def test_files_written_after_a_killed_cell_was_rolled_back_are_in_the_folder(
+    tmp_path: Path,
+) -> None:
+    with Kernel.start(cwd=tmp_path) as kernel:
+        with kernel.checkpoint().result():
+            assert kernel.run(STUCK, timeout=0.5).result().rungs[-1] == "rollback"
+            assert kernel.run("open('kept', 'w').write('x')").result().ok
+        assert (tmp_path / "kept").read_text() == "x"
+
+
+def test_a_checkpoint_that_nobody_holds_any_more_takes_nothing_along(kernel: Kernel) -> None:
+    safe = kernel.checkpoint().result()
+    for number in range(2):
+        with kernel.branch() as trial:
+            trial.run(f"items.append({number})").result()
+            kernel.adopt(trial).result()
+    safe = kernel.checkpoint().result()
+    gc.collect()
+    assert value(kernel, "items") == "[1, 2, 0, 1]"
+    safe.close()
+    assert value(kernel, "items") == "[1, 2, 0, 1]"
+
+
+def test_a_session_that_rests_is_not_lost_when_its_heir_does_not_come_up(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kernel.branch() as trial:
+        kernel.adopt(trial).result()
+    started = Branch.start
+
+    async def fails(*args: object, **kwargs: object) -> Branch:
+        raise KernelStartError("no memory")
+
+    kernel.run("items.append(3)").result()
+    monkeypatch.setattr(Branch, "start", fails)
+    with pytest.raises(KernelStartError, match="no memory"):
+        kernel.branch().result()
+    with pytest.raises(KernelStartError, match="no memory"):
+        kernel.run("1").result()
+    monkeypatch.setattr(Branch, "start", started)
+    assert value(kernel, "items") == "[1, 2, 3]"
+
+
+def test_a_kernel_that_is_busy_is_no_copy_and_not_killed(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branching, "_FORK", 0.5)
+    blocked = "import asyncio, time\nasync def block():\n    time.sleep(2)\n"
+    kernel.run(blocked + "task = asyncio.ensure_future(block())").result()
+    with pytest.raises(BranchRefused, match="busy"):
+        kernel.branch().result()
+    assert value(kernel, "items") == "[1, 2]"
+
+
+def test_a_stopped_adoption_is_whole_or_has_not_begun(tmp_path: Path) -> None:
+    with Kernel.start(cwd=tmp_path) as kernel:
+        kernel.run("n = 0").result()
+        for number in range(1, 6):
+            trial = kernel.branch().result()
+            trial.run(f"n = {number}; open('n', 'w').write('{number}')").result()
+            run = kernel.adopt(trial)
+            time.sleep(0.003 * number)
+            run.stop()
+            with suppress(RunStopped):
+                run.result()
+            file = tmp_path / "n"
+            assert value(kernel, "n") == (file.read_text() if file.exists() else "0")
+            trial.close()
+
+
+def test_closing_a_kernel_while_a_branch_is_made_leaves_nothing(
+    until: Callable[..., None], is_running: Callable[[int], bool]
+) -> None:
+    kernel = Kernel.start().result()
+    safe = kernel.checkpoint().result()
+    pids = [kernel.info.pid, safe.copy.pid]
+    making = safe.branch()
+    kernel.shutdown().result()
+    with suppress(KernelError):
+        making.result().close()
+    until(lambda: not any(is_running(pid) for pid in pids if pid))
+    with pytest.raises(KernelDeadError):
+        safe.branch().result()
+
+
+def test_only_a_kernel_from_which_a_branch_grew_can_adopt_it(kernel: Kernel) -> None:
+    with kernel.branch() as one, kernel.branch() as other:
+        with pytest.raises(KernelError, match="no branch of this kernel"):
+            one.adopt(other).result()
+        with pytest.raises(KernelError, match="no branch of this kernel"):
+            one.adopt(kernel).result()
+    assert value(kernel, "items") == "[1, 2]"
+
+
+def test_stopping_a_branch_that_waits_for_a_cell_does_not_wait_for_it(kernel: Kernel) -> None:
+    cell = kernel.run("import time; time.sleep(3)")
+    branch = kernel.branch()
+    began = time.monotonic()
+    branch.stop()
+    with pytest.raises(RunStopped):
+        branch.result()
+    assert time.monotonic() - began < 2
+    assert cell.result().ok
+
+
+def test_a_restart_forgets_the_checkpoint_that_a_killed_cell_would_go_back_to(
+    kernel: Kernel,
+) -> None:
+    with kernel.checkpoint().result():
+        kernel.restart().result()
+        assert kernel.run(STUCK, timeout=0.5).result().rungs[-1] == "restart"
+        assert value(kernel, "'items' in globals()") == "False"

@@ -247,7 +247,7 @@ def test_an_interpreter_that_cannot_fork_is_started_plainly_and_says_why_not(
         process = kernel.core.link.process
         assert process is not None
         assert process.keeper is None
-        assert "ipykernel.shellchannel; ipykernel 7 has" in process.unbranchable
+        assert "ipykernel.shellchannel; ipykernel 7.2 has" in process.unbranchable
         assert kernel.run("6 * 7").result().text == "42\n"
 
 

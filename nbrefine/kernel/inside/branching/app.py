@@ -12,6 +12,7 @@ import gc
 import glob
 import importlib.util
 import linecache
+import operator
 import os
 import random
 import sys
@@ -24,24 +25,23 @@ from . import memory
 INLINE = "module://matplotlib_inline.backend_inline"
 
 _NEEDED = {
-    "ipykernel.kernelapp": ("IPKernelApp",),
+    "ipykernel.kernelapp": (
+        "IPKernelApp.init_sockets",
+        "IPKernelApp.init_iopub",
+        "IPKernelApp.init_heartbeat",
+        "IPKernelApp.init_io",
+        "IPKernelApp.init_gui_pylab",
+        "IPKernelApp.init_extensions",
+        "IPKernelApp._run_startup_files",
+        "IPKernelApp._run_exec_lines",
+        "IPKernelApp._run_exec_files",
+        "IPKernelApp._run_cmd_line_code",
+        "IPKernelApp._run_module",
+        "IPKernelApp.configure_tornado_logger",
+    ),
     "ipykernel.shellchannel": ("ShellChannelThread",),
-    "ipykernel.iostream": ("IOPubThread", "OutStream"),
+    "ipykernel.iostream": ("IOPubThread._setup_xpub_listener", "OutStream"),
 }
-_NEEDED_OF_APP = (
-    "init_sockets",
-    "init_iopub",
-    "init_heartbeat",
-    "init_io",
-    "init_gui_pylab",
-    "init_extensions",
-    "_run_startup_files",
-    "_run_exec_lines",
-    "_run_exec_files",
-    "_run_cmd_line_code",
-    "_run_module",
-    "configure_tornado_logger",
-)
 _NO_HISTORY = "--HistoryManager.enabled=False"
 _NO_CACHE = "--InteractiveShell.cache_size=0"
 _LAST = ("last_type", "last_value", "last_traceback", "last_exc")
@@ -138,24 +138,37 @@ def version() -> str:
     return str(importlib.import_module("ipykernel").__dict__["__version__"])
 
 
-def _application() -> Any:
-    """Give ipykernel's application class, once it is known to have what is relied upon."""
-    if importlib.util.find_spec("ipykernel") is None:
-        raise UnsuitableError(f"{sys.executable} has no ipykernel")
+def lacking() -> str:
+    """Say in one line what is relied upon and this ipykernel has not, or ""."""
     missing = []
-    for name, attributes in _NEEDED.items():
+    for name, paths in _NEEDED.items():
         try:
             module = importlib.import_module(name)
         except ImportError:
             missing.append(name)
             continue
-        missing += [f"{name}.{each}" for each in attributes if not hasattr(module, each)]
+        missing += [f"{name}.{path}" for path in paths if not _has(module, path)]
     if not missing:
-        from ipykernel.kernelapp import IPKernelApp
+        return ""
+    return f"ipykernel {version()} has no {', '.join(missing)}; ipykernel 7.2 has"
 
-        missing = [each for each in _NEEDED_OF_APP if not hasattr(IPKernelApp, each)]
-    if missing:
-        raise UnsuitableError(f"ipykernel {version()} has no {', '.join(missing)}; ipykernel 7 has")
+
+def _has(module: Any, path: str) -> bool:
+    try:
+        operator.attrgetter(path)(module)
+    except AttributeError:
+        return False
+    return True
+
+
+def _application() -> Any:
+    """Give ipykernel's application class, once it is known to have what is relied upon."""
+    if importlib.util.find_spec("ipykernel") is None:
+        raise UnsuitableError(f"{sys.executable} has no ipykernel")
+    if why := lacking():
+        raise UnsuitableError(why)
+    from ipykernel.kernelapp import IPKernelApp
+
     return IPKernelApp
 
 

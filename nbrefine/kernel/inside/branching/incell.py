@@ -23,6 +23,7 @@ import warnings
 from typing import Any, NoReturn
 
 from . import descriptors, hazards
+from .app import lacking
 from .carry import Carried
 from .nursery import Nursery
 from .plumbing import Plumbing
@@ -93,10 +94,10 @@ def _kernel() -> tuple[Any, str]:
     app: Any = getattr(kernel, "parent", None)
     if not isinstance(app, IPKernelApp) or app.kernel is not kernel:
         return None, "this is no kernel that ipykernel's own application has started"
-    if getattr(app, "shell_channel_thread", None) is None:
-        from ipykernel._version import __version__
-
-        return None, f"ipykernel {__version__} cannot be forked; ipykernel 7 can"
+    if why := lacking():
+        return None, why
+    if app.shell_channel_thread is None:
+        return None, "its kernel's class has no subshells, whose threads a copy is built around"
     if not sys.platform.startswith("linux"):
         return None, "only Linux kernels can be forked"
     if threading.current_thread() is not threading.main_thread():

@@ -1,0 +1,128 @@
+"""Small virtual environments with an ipykernel of their own, and without nbrefine.
+
+They are made once and kept in the user's cache folder, some 100 MB each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock
+
+RUNNING = "{}.{}".format(*sys.version_info[:2])
+"""The release of Python that runs the tests."""
+
+_DONE = "nbrefine-tests.json"
+_OLDEST = 30 * 86_400  # seconds after which "the newest" is asked for again
+
+
+class CannotBeMade(Exception):
+    """There is no such environment; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A virtual environment with ipykernel and what that brings."""
+
+    folder: Path
+    release: str
+    """Of Python, such as "3.12"."""
+    ipykernel: str
+    """Version of ipykernel."""
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+    @property
+    def branches(self) -> bool:
+        """Whether its ipykernel is new enough to be forked."""
+        major, minor = self.ipykernel.split(".")[:2]
+        return (int(major), int(minor)) >= (7, 2)
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command of a kernelspec."""
+        return (self.python, "-m", "ipykernel_launcher", "-f", "{connection_file}")
+
+    def contents(self) -> dict[str, tuple[int, int]]:
+        """Give every file and folder in it with its size and when it was changed, in ns."""
+        found = {}
+        for folder, folders, files in os.walk(self.folder):
+            for name in folders + files:
+                path = os.path.join(folder, name)  # noqa: PTH118 - there are thousands
+                about = os.lstat(path)
+                found[path] = (about.st_size, about.st_mtime_ns)
+        return found
+
+
+def interpreter(release: str) -> str | None:
+    """Find an interpreter of a release that runs and can make environments, on PATH or pyenv's."""
+    if release == RUNNING:
+        return sys.executable
+    name = f"python{release}"
+    candidates = [found] if (found := shutil.which(name)) else []
+    if shutil.which("pyenv"):  # its python3.12 on PATH says only that another one is the default
+        candidates += _ran("pyenv", "whence", "--path", name).stdout.split()
+    return next((each for each in candidates if _works(each, release)), None)
+
+
+def environment(python: str, release: str, requirement: str) -> Environment:
+    """Give the environment of an interpreter in which a requirement is installed.
+
+    Parameters
+    ----------
+    python: makes the environment.
+    requirement: as pip reads it.
+
+    Raises
+    ------
+    CannotBeMade: it cannot be had, for example without the package index.
+    """
+    cache = Path(platformdirs.user_cache_dir("nbrefine-tests"))
+    cache.mkdir(parents=True, exist_ok=True)
+    words = "".join(each if each.isalnum() or each in ".-" else "_" for each in requirement)
+    folder = cache / f"python{release}-{words}"
+    wanted = {"python": os.path.realpath(python), "requirement": requirement}
+    with FileLock(f"{folder}.lock"):
+        if not _is_there(folder, wanted):
+            _make(folder, python, requirement)
+            (folder / _DONE).write_text(json.dumps(wanted))
+    (about,) = folder.glob("lib/python*/site-packages/ipykernel-*.dist-info")
+    return Environment(folder, release, about.name.split("-")[1].removesuffix(".dist"))
+
+
+def _works(python: str, release: str) -> bool:
+    script = f"import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != {release!r})"
+    return _ran(python, "-c", script).returncode == 0
+
+
+def _is_there(folder: Path, wanted: dict[str, str]) -> bool:
+    try:
+        done = json.loads((folder / _DONE).read_text())
+        age = time.time() - (folder / _DONE).stat().st_mtime
+        return bool(done == wanted and age < _OLDEST and (folder / "bin" / "python").exists())
+    except (OSError, ValueError):
+        return False
+
+
+def _make(folder: Path, python: str, requirement: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    install = [sys.executable, "-m", "pip", "--python", str(folder), "install", "--quiet"]
+    for command in ([python, "-m", "venv", "--without-pip", str(folder)], [*install, requirement]):
+        ran = _ran(*command)
+        if ran.returncode:
+            last = "\n".join((ran.stdout + ran.stderr).splitlines()[-5:])
+            raise CannotBeMade(f"{' '.join(command)} failed:\n{last}")
+
+
+def _ran(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True)

@@ -1,8 +1,10 @@
-"""Run every benchmark and write what they gave: the tables in README.md, all of it in results.json.
+"""Run benchmarks and write what they gave: the tables in README.md, all of it in results.json.
 
-The machine must have nothing else to do; most of the time goes into the floods.
+The machine must have nothing else to do; most of the time goes into the floods.  Tables of those
+that are not named stay as they were measured.
 
-    python benchmarks/run.py
+    python benchmarks/run.py                       all of them
+    python benchmarks/run.py branches speculation  these
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import json
 import os
 import platform
 import re
+import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,23 +54,23 @@ PACKAGES = (
     "cloudpickle",
 )
 HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
 BLOCK = re.compile(r"(?<=<!-- figures:begin -->\n).*(?=<!-- figures:end -->)", re.DOTALL)
 
 
-def main() -> None:
-    about = machine()
-    tables, raw, loads = [], {}, {}
-    for benchmark in BENCHMARKS:
-        name = benchmark.__name__
-        loads[name] = os.getloadavg()[0]
-        figures = benchmark.measure()
-        tables.append(table(figures))
-        raw[name] = figures.raw
-        print(f"{tables[-1]}\n", flush=True)
-    results = {"machine": about, "load_before": loads, "raw": rounded(raw)}
-    (HERE / "results.json").write_text(json.dumps(results) + "\n")
-    told = ", ".join(f"{load:.1f} before {name}" for name, load in loads.items())
-    text = f"{sentence(about)} Load average: {told}.\n\n" + "\n\n".join(tables) + "\n"
+def main(names: Sequence[str]) -> None:
+    known = {benchmark.__name__: benchmark for benchmark in BENCHMARKS}
+    if unknown := set(names) - set(known):
+        raise SystemExit(f"There is no {', '.join(unknown)}; there are: {', '.join(known)}")
+    results = json.loads(RESULTS.read_text())
+    for name in names or known:
+        load = os.getloadavg()[0]
+        figures = known[name].measure()
+        told = f"{sentence(machine())} Load average before it: {load:.1f}."
+        results[name] = {"table": f"{table(figures)}\n\n{told}", "raw": rounded(figures.raw)}
+        print(f"{table(figures)}\n", flush=True)
+        RESULTS.write_text(json.dumps(results) + "\n")
+    text = "\n\n".join(results[name]["table"] for name in known if name in results) + "\n"
     readme = HERE / "README.md"
     readme.write_text(BLOCK.sub(lambda _: text, readme.read_text()))
 
@@ -101,4 +105,4 @@ def sentence(about: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Names that rejected attempts left in the session, and which of them an attempt reads.
+"""What rejected attempts left in the session, and which of it an attempt reads.
 
 Where attempts run in the session itself (isolation `none`), a failed one leaves what it had bound
 before it failed. Code that reads such a name may work now and fail when the accepted cells alone
@@ -14,20 +14,52 @@ from nbrefine.source import parse
 from nbrefine.values import Turn
 
 
+def stains(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    """Give the rejected attempts of which the session holds what they did after these turns."""
+    return tuple(turn for turn in _since_clean(turns) if not turn.accepted)
+
+
 def leftovers(turns: Iterable[Turn]) -> dict[str, int]:
-    """Give the names that attempts bound or changed and no accepted one has bound since.
+    """Give the names that rejected attempts bound or changed and no accepted one has bound since.
 
     Each comes with the number of the last turn that left it so, in the order of their binding.
     """
     left: dict[str, int] = {}
-    for turn in turns:
-        if turn.change is None or not (turn.accepted or turn.isolation == "none"):
+    for turn in _since_clean(turns):
+        if turn.change is None:
             continue
-        for name in (*turn.change.new, *turn.change.changed, *turn.change.deleted):
+        new, changed, deleted = turn.change.new, turn.change.changed, turn.change.deleted
+        bound = _bound_anew(turn.code) if turn.accepted else {*changed}
+        for name in (*new, *deleted, *bound):
             left.pop(name, None)
         if not turn.accepted:
-            left.update(dict.fromkeys((*turn.change.new, *turn.change.changed), turn.number))
+            left.update(dict.fromkeys((*new, *changed), turn.number))
     return left
+
+
+def _since_clean(turns: Iterable[Turn]) -> list[Turn]:
+    """Give the attempts in the session since it last was what accepted cells alone make of it."""
+    since: list[Turn] = []
+    for turn in turns:
+        if turn.result is None or (turn.isolation == "fork" and not turn.accepted):
+            continue
+        if turn.isolation != "none":  # rebuilt before it, or replaced by a branch of a clean state
+            since.clear()
+        if turn.result.death is not None or turn.result.lost:
+            since.clear()
+        else:
+            since.append(turn)
+    return since
+
+
+def _bound_anew(source: str) -> set[str]:
+    """Give the names that a cell binds without having read what they were."""
+    tree = parse(source)
+    if tree is None:
+        return set()
+    reader = _Reader()
+    reader.run(tree)
+    return reader.bound - reader.read.keys()
 
 
 def stale_names(source: str, names: Collection[str]) -> tuple[str, ...]:
@@ -73,12 +105,12 @@ class _Reader(ast.NodeVisitor):
     """Walks a cell in the order in which it runs, and notes what it reads before it binds it.
 
     `read` are the names that the cell reads of its session, in order; a dict serves as an
-    ordered set.
+    ordered set.  `bound` are those that it binds or deletes.
     """
 
     def __init__(self) -> None:
         self.read: dict[str, None] = {}
-        self._bound: set[str] = set()
+        self.bound: set[str] = set()
         self._later: dict[str, None] = {}
         """What functions read of the session, whenever they are called."""
 
@@ -87,20 +119,20 @@ class _Reader(ast.NodeVisitor):
         for statement in tree.body:
             self.visit(statement)
         for name in self._later:
-            if name not in self._bound:
+            if name not in self.bound:
                 self.read.setdefault(name)
 
     def _load(self, name: str) -> None:
-        if name not in self._bound:
+        if name not in self.bound:
             self.read.setdefault(name)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):
-            self._bound.add(node.id)
+            self.bound.add(node.id)
             return
         self._load(node.id)
         if isinstance(node.ctx, ast.Del):
-            self._bound.add(node.id)  # whoever reads it now reads nothing of the session
+            self.bound.add(node.id)  # whoever reads it now reads nothing of the session
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
@@ -143,33 +175,33 @@ class _Reader(ast.NodeVisitor):
         if node.type is not None:
             self.visit(node.type)
         if node.name is not None:
-            self._bound.add(node.name)
+            self.bound.add(node.name)
         for statement in node.body:
             self.visit(statement)
 
     def visit_Import(self, node: ast.Import) -> None:
-        self._bound |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        self.bound |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self._bound |= {alias.asname or alias.name for alias in node.names}
+        self.bound |= {alias.asname or alias.name for alias in node.names}
 
     def visit_MatchAs(self, node: ast.MatchAs) -> None:
         self.generic_visit(node)
-        self._bound |= {node.name} - {None}  # type: ignore[arg-type]
+        self.bound |= {node.name} - {None}  # type: ignore[arg-type]
 
     def visit_MatchStar(self, node: ast.MatchStar) -> None:
-        self._bound |= {node.name} - {None}  # type: ignore[arg-type]
+        self.bound |= {node.name} - {None}  # type: ignore[arg-type]
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         self.generic_visit(node)
-        self._bound |= {node.rest} - {None}  # type: ignore[arg-type]
+        self.bound |= {node.rest} - {None}  # type: ignore[arg-type]
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for part in (*node.decorator_list, *_outside(node.args)):
             self.visit(part)
         if node.returns is not None:
             self.visit(node.returns)
-        self._bound.add(node.name)
+        self.bound.add(node.name)
         self._function(node.args, node.body)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
@@ -189,7 +221,7 @@ class _Reader(ast.NodeVisitor):
         for name in inside.read:
             self._load(name)
         self._later.update(inside._later)
-        self._bound.add(node.name)
+        self.bound.add(node.name)
 
     def visit_ListComp(self, node: ast.ListComp) -> None:
         self._comprehension(node.generators, [node.elt])
@@ -213,7 +245,7 @@ class _Reader(ast.NodeVisitor):
         for name in inside.read:
             self._load(name)
         for name in inside._later:
-            if name not in inside._bound:
+            if name not in inside.bound:
                 self._later.setdefault(name)
         loop_names = {
             name.id
@@ -221,11 +253,11 @@ class _Reader(ast.NodeVisitor):
             for name in ast.walk(loop.target)
             if isinstance(name, ast.Name)
         }
-        self._bound |= inside._bound - loop_names
+        self.bound |= inside.bound - loop_names
 
     def _function(self, arguments: ast.arguments, body: list[ast.stmt] | list[ast.expr]) -> None:
         inside = _Reader()
-        inside._bound |= _parameters(arguments)
+        inside.bound |= _parameters(arguments)
         for part in body:
             inside.visit(part)
         shared = {
@@ -236,7 +268,7 @@ class _Reader(ast.NodeVisitor):
             for name in node.names
         }
         # What a function binds anywhere is its own everywhere in it.
-        own = inside._bound - shared
+        own = inside.bound - shared
         for name in (*inside.read, *inside._later):
             if name not in own:
                 self._later.setdefault(name)

@@ -175,15 +175,24 @@ def test_an_attempt_that_ends_its_process_is_rejected_and_the_session_lives(
     assert value(env, "n") == "2"
 
 
-def test_the_session_s_process_may_end_while_an_attempt_runs(env: NotebookEnvironment) -> None:
+def test_the_session_s_process_may_end_while_an_attempt_runs(
+    env: NotebookEnvironment, tmp_path: Path
+) -> None:
     start = env.reset()[0]
     pid = session(env).kernel.info.pid
     assert pid is not None
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    cell = f"""
+import pathlib, time
+pathlib.Path({str(begun)!r}).touch()
+while not pathlib.Path({str(ended)!r}).exists(): time.sleep(0.01)
+items.append(3)"""
 
     async def meanwhile() -> StepResult:
-        step = env.astep(start, code("import time; time.sleep(0.5); items.append(3)"))
-        await asyncio.sleep(0.2)
+        step = env.astep(start, code(cell))
+        await asyncio.to_thread(until, begun.exists)
         os.kill(pid, signal.SIGKILL)
+        ended.touch()
         return await step
 
     result = asyncio.run(meanwhile())
@@ -192,6 +201,39 @@ def test_the_session_s_process_may_end_while_an_attempt_runs(env: NotebookEnviro
     again = env.step(start, code("items.append(4)"))
     assert newest(again).isolation == "fork"
     assert value(env, "items") == "[1, 2, 4]"
+
+
+IMMORTAL = """\
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+while True: pass"""
+
+
+@pytest.mark.parametrize("ending", [IMMORTAL, "import os; os._exit(3)"])
+def test_after_a_killed_kernel_the_session_is_built_again_whatever_was_asked_for(
+    ending: str,
+) -> None:
+    task = Task("t", setup="df = [1]", tests="assert done")
+    with NotebookEnvironment(task, isolation="none", rebuild_limit=0, timeout=0.5) as env:
+        first = env.step(env.reset()[0], code(f"leak = 1\n{ending}"))
+        second = env.step(first.next_state, code("n, done = len(df), False"))
+        third = env.step(second.next_state, code("done = n == 1 and 'leak' not in globals()"))
+    assert newest(first).change is None
+    assert (newest(second).isolation, newest(second).isolation_reason) == (
+        "rebuild",
+        "an earlier cell had ended the kernel",
+    )
+    assert (newest(third).isolation, newest(third).accepted) == ("none", True)
+    assert "`n`" in newest(third).isolation_reason  # which the second attempt left
+
+
+def test_a_handed_in_kernel_that_an_attempt_ended_is_not_used_empty() -> None:
+    with Kernel.start() as kernel:
+        kernel.run("precious = 1").result()
+        with NotebookEnvironment(Task("t"), kernel=kernel, isolation="none", timeout=0.5) as env:
+            first = env.step(env.reset()[0], code(IMMORTAL))
+            with pytest.raises(KernelDeadError, match="handed in has ended"):
+                env.step(first.next_state, code("x = 1"))
 
 
 def test_a_copy_whose_process_has_gone_is_made_anew(env: NotebookEnvironment) -> None:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nbrefine.bindings import Binding, NameChange, StateChange
-from nbrefine.leftovers import leftovers, stale_names, stale_notice
-from nbrefine.values import Isolation, Turn
+from nbrefine.leftovers import leftovers, stains, stale_names, stale_notice
+from nbrefine.outputs import CellResult, Death
+from nbrefine.values import Extraction, Isolation, Turn
 
 
 def turn(
-    number: int, *new: str, gone: str = "", accepted: bool = False, isolation: Isolation = "none"
+    number: int,
+    *new: str,
+    gone: str = "",
+    changed: str = "",
+    code: str = "",
+    accepted: bool = False,
+    isolation: Isolation = "none",
 ) -> Turn:
     names = [NameChange(name, None, Binding("int")) for name in new]
     names += [NameChange(name, Binding("int")) for name in gone.split()]
-    change = StateChange(tuple(names))
-    return Turn(number, accepted=accepted, isolation=isolation, change=change)
+    names += [NameChange(name, Binding("int"), Binding("int")) for name in changed.split()]
+    return Turn(
+        number,
+        extraction=Extraction("given", code),
+        result=CellResult(code, "ok"),
+        accepted=accepted,
+        isolation=isolation,
+        change=StateChange(tuple(names)),
+    )
 
 
 def test_names_of_rejected_attempts_are_left_until_an_accepted_one_binds_or_deletes_them() -> None:
@@ -29,6 +45,40 @@ def test_names_of_rejected_attempts_are_left_until_an_accepted_one_binds_or_dele
     assert leftovers(turns[:1]) == {"df": 1, "clean": 1, "tmp": 1}
     assert leftovers(turns) == {"clean": 2, "other": 2}
     assert leftovers([turn(1, "x"), turn(2, gone="x")]) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "left"),
+    [
+        ("df = load()", {}),
+        ("df['a'] = 1", {"df": 1}),
+        ("df = df.dropna()", {"df": 1}),
+        ("df += 1", {"df": 1}),
+        ("if new: df = load()", {}),
+    ],
+)
+def test_an_accepted_cell_clears_a_name_by_binding_it_not_by_changing_it(
+    code: str, left: dict[str, int]
+) -> None:
+    assert leftovers([turn(1, "df"), turn(2, changed="df", code=code, accepted=True)]) == left
+
+
+def test_a_name_bound_again_to_the_same_value_is_left_no_more() -> None:
+    assert leftovers([turn(1, "n"), turn(2, code="n = 1", accepted=True)]) == {}
+
+
+def test_a_session_that_was_rebuilt_replaced_or_lost_holds_nothing_of_earlier_attempts() -> None:
+    dirty = turn(1, "x")
+    killed = replace(turn(2, "y"), result=CellResult("y", "died", death=Death(exit_code=3)))
+    restarted = replace(turn(2, "y"), result=CellResult("y", "timeout", lost=("x",)))
+    rebuilt, forked = turn(2, "y", isolation="rebuild"), turn(2, "y", isolation="fork")
+    assert stains([dirty]) == (dirty,)
+    for ended in (killed, restarted):
+        assert (stains([dirty, ended]), leftovers([dirty, ended])) == ((), {})
+    assert stains([dirty, rebuilt]) == (rebuilt,)
+    assert leftovers([dirty, rebuilt]) == {"y": 2}
+    assert stains([dirty, forked]) == (dirty,)
+    assert stains([dirty, replace(forked, accepted=True)]) == ()
 
 
 @pytest.mark.parametrize(

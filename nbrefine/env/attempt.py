@@ -29,7 +29,7 @@ class Attempt:
     isolation: Isolation
     reason: str
     left: Snapshot | None
-    """What its namespace held after the cell; None where it does not answer any more."""
+    """What its namespace held after the cell; None where that is gone or does not answer."""
     change: StateChange | None
     files: FileChanges | None
     point: Point
@@ -73,6 +73,8 @@ async def attempt(
             left, files = await _look(place.kernel), await watch.end()
         if place.kernel.alive:
             result = replace(result, outputs=result.outputs + await place.kernel.late())
+        if not place.intact:
+            left = None  # at best there is an empty kernel by now
         accepted = (report.solved if report else result.ok) and not result.exited
         note = ""
         if accepted and place.intact and left is not None:

@@ -96,6 +96,8 @@ class Place:
     epoch: int
     seen: Snapshot
     """What its namespace held at the beginning."""
+    kept: bool = False
+    """Whether the session keeps what is done there also if it is rejected."""
 
     @property
     def intact(self) -> bool:
@@ -128,6 +130,7 @@ class Session:
         self.kernel = kernel
         self.here = Point((), 0.0)
         self._intact = True  # the kernel holds what `here` says, and nothing else
+        self._epoch = kernel.epoch  # of the namespace that attempts have to do with
         self._ours = ours
         self._policy = policy
         self._limit = limit
@@ -247,23 +250,32 @@ class Session:
             with suppress(KernelError):  # then it is rebuilt for who comes back
                 await self._keep(here)
 
+    @property
+    def _lives(self) -> bool:
+        """Whether the kernel has the namespace still that the session is about."""
+        return self.kernel.alive and self.kernel.epoch == self._epoch
+
     def _is_at(self, point: Point) -> bool:
-        return self.here is point and self._intact and self.kernel.alive
+        return self.here is point and self._intact and self._lives
 
     async def _in_session(self, point: Point, why: str) -> Place:
-        """Have the attempt run in the session's own kernel, rebuilt if that can be done."""
-        isolation: Isolation = "none"
-        if self._policy != "none":
-            refused = self._no_rebuild(point)
-            isolation = "none" if refused else "rebuild"
-            why = f"{why}; {refused}" if refused else why
-        if isolation == "none" and self._policy != "none":
+        """Have the attempt run in the session's own kernel, rebuilt if that can be done.
+
+        A namespace that was lost with its process is built again in any case.
+        """
+        refused = self._no_rebuild(point) if self._policy != "none" else ""
+        kept = self._policy == "none" or refused != ""
+        isolation: Isolation = "none" if kept and self._lives else "rebuild"
+        if kept and isolation == "rebuild":
+            why = "an earlier cell had ended the kernel"
+        elif refused:
+            why = why if refused in why else f"{why}; {refused}"
             await self._ask(why)
-        if isolation == "rebuild" or not self.kernel.alive:
+        if isolation == "rebuild":
             await self._go_to(point)
         seen = await snapshot(self.kernel.core)
         self._intact = False
-        return Place(self.kernel, isolation, why, self.kernel.epoch, seen)
+        return Place(self.kernel, isolation, why, self.kernel.epoch, seen, kept)
 
     def _no_rebuild(self, point: Point) -> str:
         """Say why a point cannot be built again in a fresh kernel; "" where it can."""
@@ -296,13 +308,14 @@ class Session:
                 await self.setup(self._setup.source)
             for source in point.accepted:
                 await self.kernel.run(source, timeout=None)
-        elif self.kernel.alive:
+        elif self._lives:
             raise KernelError("the state of that step is not kept any more")
         else:
             raise KernelDeadError(
-                "The kernel that was handed in has died", hint="Start it again and attach anew"
+                "The kernel that was handed in has ended, and its state with it",
+                hint="Start it again and bring it back to where it was",
             )
-        self.here, self._intact = point, True
+        self.here, self._intact, self._epoch = point, True, self.kernel.epoch
 
     async def accept(
         self, place: Place, point: Point, result: CellResult, seen: Snapshot, *, tested: bool

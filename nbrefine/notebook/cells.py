@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbrefine.errors import InvalidTaskError
+from nbrefine.leftovers import stains
 from nbrefine.notebook import wording
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import fence, plain, span, table
@@ -99,10 +100,15 @@ def _fate(turns: Sequence[Turn]) -> str:
 
 def _warning(episode: Episode) -> str:
     """Say where a rejected attempt may have left something behind that Run All does not."""
-    stained = [turn for turn in episode.attempts if turn.isolation == "none" and not turn.accepted]
-    if not stained or not episode.accepted or episode.accepted[-1].number < stained[0].number:
+    found = {
+        turn.number: turn
+        for position, later in enumerate(episode.turns)
+        if later.accepted and later.isolation == "none"
+        for turn in stains(episode.turns[:position])
+    }
+    if not found:
         return ""
-    places = ", ".join(wording.place(episode, turn) for turn in stained)
+    places = ", ".join(wording.place(episode, turn) for turn in found.values())
     return (
         f"Some rejected attempts ran in the live session itself ({places}). What they left "
         "behind was there when later cells ran, and Run All does not do it again."

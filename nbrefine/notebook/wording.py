@@ -147,20 +147,28 @@ def isolation(turn: Turn) -> str:
 
 
 def _kept(turn: Turn) -> str:
+    result = turn.result
+    if turn.isolation != "fork" and result is not None and (result.death or result.lost):
+        return "; its kernel ended, and what the session held was lost with it"
     if turn.isolation == "none":
         return ", which keeps what it did"
     if turn.accepted:
         return ""
-    files = turn.files
-    if files is not None and files.untouched and not turn.shared:
-        return "; nothing is kept of it"
-    stays = []
+    if turn.isolation == "rebuild":
+        return f"; a session that is built anew has nothing of it{_staying(turn)}"
+    stays = _staying(turn)
+    return f"; the session keeps nothing of it{stays}" if stays else "; nothing is kept of it"
+
+
+def _staying(turn: Turn) -> str:
+    """Tell what a rejected attempt did outside of the namespace, or may have done."""
+    files, told = turn.files, ""
     if files is None or not files.untouched:
         known = files is not None and files.total
-        stays.append(f"files it {'has' if known else 'may have'} written stay")
+        told = f"; files it {'has' if known else 'may have'} written stay"
     if turn.shared:
-        stays.append(f"what it did to what both have stays: {one_line(', '.join(turn.shared))}")
-    return "; ".join(("", "the session keeps nothing of it", *stays))
+        told += f"; what it did to what both have stays: {one_line(', '.join(turn.shared))}"
+    return told
 
 
 def changed(turn: Turn) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from nbrefine.files import FileChange, FileChanges
 from nbrefine.notebook import wording
+from nbrefine.outputs import CellResult, Death
 from nbrefine.values import Turn
 
 NOTHING = "nothing is kept of it"
@@ -36,3 +37,15 @@ def test_what_a_rejected_branch_shared_with_the_session_is_said_to_stay() -> Non
     said = wording.isolation(turn)
     assert NOTHING not in said
     assert "stays: the database /data/a.db" in said
+
+
+@pytest.mark.parametrize(
+    "result",
+    [CellResult("", "died", death=Death(exit_code=1)), CellResult("", "timeout", lost=("df",))],
+)
+def test_a_session_whose_kernel_ended_is_not_said_to_keep_what_the_attempt_did(
+    result: CellResult,
+) -> None:
+    said = wording.isolation(Turn(1, isolation="none", result=result))
+    assert "keeps" not in said
+    assert "lost" in said

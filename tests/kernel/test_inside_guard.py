@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import Any
 
 import pytest
 
-from nbrefine.kernel.inside.guard import Overdue, clean, show, time_limit
+from nbrefine.kernel.inside.guard import SECONDS, Overdue, clean, show, time_limit
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,40 @@ def test_a_repr_may_raise_loop_lie_or_print_nothing_sensible() -> None:
     assert show(Looping()) == "<Looping, whose repr took over 0.5 s>"
     assert show(Shouting()) == "\\ud800 loud"
     assert show([Raising()]).startswith("<list, whose repr raised KeyError")
+
+
+def test_an_alarm_is_set_once_and_only_where_code_of_the_session_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Setting one takes longer than showing most values, and there may be thousands of names."""
+    alarms: list[float] = []
+    real = signal.setitimer
+
+    def counted(which: int, seconds: float, interval: float = 0.0) -> tuple[float, float]:
+        if seconds == SECONDS:  # and not what is left of a timer from before
+            alarms.append(seconds)
+        return real(which, seconds, interval)
+
+    monkeypatch.setattr(signal, "setitimer", counted)
+
+    class Own: ...
+
+    show({"a": [1, 2.5, None, ("b", b"c", {3})], 4: frozenset("d"), 5j: {}})
+    assert alarms == []
+    show([1, [Own(), Own()], {2: Own()}])
+    assert len(alarms) == 1
+
+
+def test_no_metaclass_is_asked() -> None:
+    class Meta(type):
+        def __hash__(cls) -> int:
+            raise AssertionError
+
+    class Own(metaclass=Meta):
+        def __repr__(self) -> str:
+            return "own"
+
+    assert show([Own()]) == "[own]"
 
 
 def test_a_time_limit_ends_a_loop_and_leaves_no_alarm() -> None:

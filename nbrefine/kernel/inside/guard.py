@@ -1,7 +1,8 @@
 """Text of any value, bounded in length and time, whatever its class does.
 
 Built-in containers are walked here, so that a huge one costs no more than what is shown; any
-other `__repr__` runs under an alarm. What was left out is told with its count.
+other `__repr__` runs under an alarm, which takes longer to set than most values take to show.
+What was left out is told with its count.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ SECONDS = 0.5
 """How long one `__repr__` may take."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
+# By the id of a class, as a metaclass may define `__hash__`.
+_NUMBERS = {id(kind) for kind in (int, float, bool, complex, type(None))}
+_TEXTS = {id(str), id(bytes)}
+_BRACKETS = {
+    id(kind): (pair[0], pair[1])
+    for kind, pair in ((list, "[]"), (tuple, "()"), (set, "{}"), (frozenset, "{}"), (dict, "{}"))
+}
 
 
 class Overdue(BaseException):
@@ -55,8 +62,8 @@ def time_limit(seconds: float) -> Iterator[None]:
 def show(value: Any, limit: int = 300) -> str:
     """Give the repr of a value in about `limit` characters, and what was left out as a count."""
     try:
-        with time_limit(SECONDS):
-            text = _show(value, limit, 4)
+        with contextlib.ExitStack() as stack:
+            text = _Shower(stack).show(value, limit, 4)
     except Overdue:
         text = f"<{kind_name(value)}, whose repr took over {SECONDS:g} s>"
     except Exception as error:  # noqa: BLE001  a repr may raise anything
@@ -81,43 +88,55 @@ def cut(text: str, limit: int) -> str:
     return f"{text[:limit]}… ({len(text) - limit:,} more characters)"
 
 
-def _show(value: Any, room: int, depth: int) -> str:
-    kind = type(value)
-    if kind is str or kind is bytes:
-        more = len(value) - room
-        return repr(value) if more <= 0 else f"{value[:room]!r}… ({more:,} more characters)"
-    if kind is int and value.bit_length() > 10_000:
-        return f"<int of {value.bit_length():,} bits>"
-    if kind in _BRACKETS:
-        return _container(value, room, depth)
-    return cut(_foreign(value), room)
+class _Shower:
+    """Shows one value; the alarm is set when the first part comes that is not built in."""
 
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._limited = False
 
-def _container(value: Any, room: int, depth: int) -> str:
-    kind = type(value)
-    if not value:
-        return repr(value)
-    opening, closing = _BRACKETS[kind][0], _BRACKETS[kind][1]
-    if depth == 0:
-        return f"{opening}… {len(value):,} items{closing}"
-    parts: list[str] = []
-    used = 0
-    for index, item in enumerate(value.items() if kind is dict else value):
-        left = max(room - used, 20)
-        if kind is dict:
-            part = f"{_show(item[0], left, depth - 1)}: {_show(item[1], left, depth - 1)}"
-        else:
-            part = _show(item, left, depth - 1)
-        if parts and used + len(part) > room:
-            parts.append(f"… {len(value) - index:,} more")
-            break
-        parts.append(part)
-        used += len(part) + 2
-    inner = ", ".join(parts)
-    if kind is tuple and len(value) == 1:
-        inner += ","
-    text = f"{opening}{inner}{closing}"
-    return f"frozenset({text})" if kind is frozenset else text
+    def show(self, value: Any, room: int, depth: int) -> str:
+        kind = type(value)
+        if id(kind) in _NUMBERS:
+            if kind is int and value.bit_length() > 10_000:
+                return f"<int of {value.bit_length():,} bits>"
+            return cut(repr(value), room)
+        if id(kind) in _TEXTS:
+            more = len(value) - room
+            return repr(value) if more <= 0 else f"{value[:room]!r}… ({more:,} more characters)"
+        if id(kind) in _BRACKETS:
+            return self._container(value, room, depth)
+        if not self._limited:
+            self._limited = True
+            self._stack.enter_context(time_limit(SECONDS))
+        return cut(_foreign(value), room)
+
+    def _container(self, value: Any, room: int, depth: int) -> str:
+        kind = type(value)
+        if not value:
+            return repr(value)
+        opening, closing = _BRACKETS[id(kind)]
+        if depth == 0:
+            return f"{opening}… {len(value):,} items{closing}"
+        parts: list[str] = []
+        used = 0
+        for index, item in enumerate(value.items() if kind is dict else value):
+            left = max(room - used, 20)
+            if kind is dict:
+                key, content = (self.show(each, left, depth - 1) for each in item)
+                part = f"{key}: {content}"
+            else:
+                part = self.show(item, left, depth - 1)
+            if parts and used + len(part) > room:
+                parts.append(f"… {len(value) - index:,} more")
+                break
+            parts.append(part)
+            used += len(part) + 2
+        inner = ", ".join(parts)
+        if kind is tuple and len(value) == 1:
+            inner += ","
+        text = f"{opening}{inner}{closing}"
+        return f"frozenset({text})" if kind is frozenset else text
 
 
 def _foreign(value: Any) -> str:

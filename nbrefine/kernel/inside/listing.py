@@ -80,8 +80,11 @@ def _describe(name: str, value: Any, ends: float) -> dict[str, Any]:
     if time.monotonic() > ends:
         return told
     try:
-        with time_limit(VALUE_SECONDS):
+        if id(type(value)) in _PLAIN or id(type(value)) in _SIZED:  # no code of the session's runs
             told.update(_look(value))
+        else:
+            with time_limit(VALUE_SECONDS):
+                told.update(_look(value))
     except Overdue:
         told["detail"] = f"took over {VALUE_SECONDS:g} s to look at"
     except Exception as error:  # noqa: BLE001  a foreign class may raise anything
@@ -91,8 +94,11 @@ def _describe(name: str, value: Any, ends: float) -> dict[str, Any]:
 
 def shape(value: Any) -> list[int] | None:
     """Give the extents of a table or array, or the length of a built-in container."""
-    if any(type(value) is kind for kind in _SIZED):
+    kind = type(value)
+    if id(kind) in _SIZED:
         return [len(value)]
+    if id(kind) in _PLAIN:
+        return None
     if any(is_from(value, package, *names) for package, names in _SHAPED):
         return list(value.shape)
     return None
@@ -100,14 +106,16 @@ def shape(value: Any) -> list[int] | None:
 
 def _look(value: Any) -> dict[str, Any]:
     kind = type(value)
+    if id(kind) in _SIZED:
+        return _builtin(value)
+    if id(kind) in _PLAIN:
+        return {"preview": show(value, 120)}
     if kind is type(sys):
         return {"kind": "module", "preview": str(value.__name__)}
     if inspect.isroutine(value):
         return {"kind": "function", "preview": _signature(value)}
     if isinstance(value, type):
         return {"kind": "class", "preview": _signature(value)}
-    if any(kind is sized for sized in _SIZED):
-        return _builtin(value)
     for package, names, look in _TABLES:
         if is_from(value, package, *names):
             return look(value)
@@ -217,7 +225,9 @@ def _polars_frame(frame: Any) -> dict[str, Any]:
     }
 
 
-_SIZED = (str, bytes, bytearray, list, tuple, set, frozenset, dict, range)
+# By the id of a class, as a metaclass may define `__hash__`.
+_PLAIN = {id(kind) for kind in (int, float, bool, complex, type(None))}
+_SIZED = set(map(id, (str, bytes, bytearray, list, tuple, set, frozenset, dict, range)))
 _SHAPED = (
     ("pandas", ("DataFrame", "Series", "Index")),
     ("numpy", ("ndarray",)),

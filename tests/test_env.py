@@ -254,6 +254,36 @@ def test_feedback_shows_the_variables_of_the_session() -> None:
     assert "prices" in turn.feedback
 
 
+@pytest.mark.parametrize("isolation", ["fork", "rebuild", "none"])
+def test_feedback_shows_the_variables_that_the_next_attempt_finds(
+    isolation: IsolationPolicy,
+) -> None:
+    task = Task("t", setup="prices = [3]", tests="assert False")
+    with NotebookEnvironment(task, isolation=isolation) as env:
+        first = env.step(begun(env), fenced("rows = [1, 2]\nprices = rows"))
+        probe = fenced("print('rows' in globals(), prices)")
+        found = newest(env.step(first.next_state, probe)).result
+    shown = newest(first).feedback.partition("<variables")[2]
+    assert found is not None
+    if isolation == "none":
+        assert found.text == "True [1, 2]\n"
+        assert "rows: list" in shown
+    else:
+        assert found.text == "False [3]\n"
+        assert "rows" not in shown
+        assert "prices: list of length 1" in shown
+
+
+def test_feedback_names_as_lost_only_what_is_not_built_again() -> None:
+    task = Task("t", setup="prices = [3]", tests="assert False")
+    with NotebookEnvironment(task, isolation="none", timeout=0.5) as env:
+        hang = "mine = 1\nimport signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass"
+        first = env.step(begun(env), fenced("left = 1"))
+        told = newest(env.step(first.next_state, fenced(hang))).feedback
+    assert "Lost variables: left." in told
+    assert "prices: list" in told
+
+
 def test_given_code_runs_as_it_is(adding: NotebookEnvironment) -> None:
     turn = newest(adding.step(begun(adding), Action.from_code(RIGHT)))
     assert (turn.extraction.status, turn.accepted, turn.messages) == ("given", True, ())

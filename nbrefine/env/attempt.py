@@ -34,6 +34,8 @@ class Attempt:
     files: FileChanges | None
     point: Point
     """Where the next attempt begins."""
+    onward: Snapshot | None
+    """What the namespace holds there, if the attempt is rejected; None where nobody knows."""
 
 
 async def attempt(
@@ -76,6 +78,7 @@ async def attempt(
         if not place.intact:
             left = None  # at best there is an empty kernel by now
         accepted = (report.solved if report else result.ok) and not result.exited
+        onward = place.seen if not place.kept else left if place.intact else point.seen
         note = ""
         if accepted and place.intact and left is not None:
             tested = report is not None and (place.isolation != "fork" or unbranched != "")
@@ -95,6 +98,7 @@ async def attempt(
         change=changes(place.seen, left) if left else None,
         files=files,
         point=point,
+        onward=onward,
     )
 
 

@@ -327,11 +327,15 @@ class NotebookEnvironment(Environment):
             keys = {variable.name: variable.keys for variable in variables if variable.keys}
             meant = did_you_mean(extraction.code, done.result.error, keys)
             hint = "\n".join(part for part in (meant, stale) if part)
+        found = done.onward.variables if done.onward else ()
+        there = {variable.name for variable in found}
+        # What is built again for the next attempt is not lost to it.
+        lost = tuple(name for name in done.result.lost if done.onward and name not in there)
         return feedback(
             extraction,
-            result=done.result,
+            result=replace(done.result, lost=lost),
             tests=done.tests,
-            state=describe(variables),
+            state=describe(found),
             hint=hint,
             language=self._session.language,
         )

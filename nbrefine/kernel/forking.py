@@ -58,6 +58,8 @@ class Nursery:
         self.pid = pid
         self.closed = False
         """Whether either end is known to be closed."""
+        self.heard = time.monotonic()
+        """When it spoke last."""
         self._connection = connection
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -237,6 +239,7 @@ class Nursery:
                 if message is None:
                     self._end()
                 else:
+                    self.heard = time.monotonic()
                     self._on(message, fds)
 
     def _on(self, message: dict[str, Any], fds: list[int]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import os
-from collections import OrderedDict
+import subprocess
+import time
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,9 +22,11 @@ from nbrefine.kernel.environment import of_one_kernel
 from nbrefine.kernel.forking import Forked, Nursery
 
 MOST = 4
-"""Templates of one process; the least recently used goes."""
+"""Templates of one process; the least recently used of those that nobody waits for goes."""
 
-_ANSWER = 2.0  # seconds in which a template must have forked
+_ANSWER = 2.0  # seconds in which a template must react
+_LATELY = 1.0  # seconds for which one that has spoken is not asked whether it reacts
+_FORK = 30.0  # seconds in which one that reacts must have forked, as a busy host may be slow
 _END = 2.0  # seconds in which one must have ended, as it has nothing to do
 
 Kind = tuple[tuple[str, ...], tuple[str, ...], frozenset[tuple[str, str]]]
@@ -56,23 +59,21 @@ async def fork_keeper(
 
 
 async def _fork_keeper(kind: Kind, spawn: Mapping[str, Any]) -> tuple[Forked, str]:
-    for _ in range(2):
-        template = await _template(kind)
-        try:
-            return await _fork(template.nursery, spawn), template.ipykernel
-        except KernelStartError as error:
-            trouble = error
-            await _discard(kind, template)
-    raise trouble
-
-
-async def _fork(nursery: Nursery, spawn: Mapping[str, Any]) -> Forked:
-    nothing = os.open(os.devnull, os.O_RDWR)
+    _users[kind] += 1
     try:
-        stdio = (nothing, nothing, nothing)
-        return await nursery.fork("keeper", dict(spawn), stdio, limit=_ANSWER)
+        for _ in range(2):
+            template = await _template(kind)
+            try:
+                return await _fork(template.nursery, spawn), template.ipykernel
+            except KernelStartError as error:
+                trouble = error
+                await _discard(kind, template)
+        raise trouble
     finally:
-        os.close(nothing)
+        _users[kind] -= 1
+        if not _users[kind]:
+            del _users[kind]
+        _thin_out()
 
 
 async def _template(kind: Kind) -> Built:
@@ -81,43 +82,85 @@ async def _template(kind: Kind) -> Built:
         python, preload, shared = kind
         starting = build(python, dict(shared), role="template", preload=preload)
         _templates[kind] = asyncio.ensure_future(starting)
+        _templates[kind].add_done_callback(lambda task: _drop_failed(kind, task))
     _templates.move_to_end(kind)
-    task = _templates[kind]
-    while len(_templates) > MOST:
-        _, oldest = _templates.popitem(last=False)
-        with contextlib.suppress(KernelStartError):
-            await _end(await oldest)
+    return await asyncio.shield(_templates[kind])
+
+
+async def _fork(nursery: Nursery, spawn: Mapping[str, Any]) -> Forked:
+    if time.monotonic() - nursery.heard > _LATELY and not await nursery.answers(_ANSWER):
+        raise KernelStartError(f"The template did not react within {_ANSWER:g} s")
+    nothing = os.open(os.devnull, os.O_RDWR)
     try:
-        return await asyncio.shield(task)
-    except KernelStartError:
-        if _templates.get(kind) is task:
-            del _templates[kind]
-        raise
+        stdio = (nothing, nothing, nothing)
+        return await nursery.fork("keeper", dict(spawn), stdio, limit=_FORK)
+    finally:
+        os.close(nothing)
+
+
+def _is_built(task: asyncio.Task[Built]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _drop_failed(kind: Kind, task: asyncio.Task[Built]) -> None:
+    if not _is_built(task) and _templates.get(kind) is task:
+        del _templates[kind]
 
 
 async def _discard(kind: Kind, template: Built) -> None:
     task = _templates.get(kind)
-    if task is not None and task.done() and task.result() is template:
+    if task is not None and _is_built(task) and task.result() is template:
         del _templates[kind]
-        await _end(template)
+        await asyncio.shield(_end_later(template))
+
+
+def _thin_out() -> None:
+    """End the least recently used of too many templates, but none that starts or is forked from."""
+    for kind, task in list(_templates.items()):
+        if len(_templates) <= MOST:
+            break
+        if _is_built(task) and kind not in _users:
+            del _templates[kind]
+            _end_later(task.result())
+
+
+def _end_later(template: Built) -> asyncio.Task[None]:
+    """End a template whoever waits for it; what was forked from it goes on."""
+    ending = asyncio.ensure_future(_end(template))
+    _endings.add(ending)
+    ending.add_done_callback(_endings.discard)
+    return ending
 
 
 async def _end(template: Built) -> None:
-    """End a template; what was forked from it goes on."""
     template.nursery.close()
     await gone(template.process, _END)
     template.process.wait()
 
 
 _templates: OrderedDict[Kind, asyncio.Task[Built]] = OrderedDict()
+_users: Counter[Kind] = Counter()
+"""How many wait for a template of a kind, or for what it forks."""
+_endings: set[asyncio.Task[None]] = set()
 
 
 @atexit.register
 def _end_all() -> None:
-    for task in _templates.values():
-        if task.done() and not task.cancelled() and task.exception() is None:
-            task.result().nursery.close()
-            task.result().process.wait()
+    templates = [task.result() for task in _templates.values() if _is_built(task)]
+    for each in templates:
+        each.nursery.close()
+    for each in templates:
+        try:
+            each.process.wait(_END)
+        except subprocess.TimeoutExpired:
+            each.process.kill()
+            each.process.wait()
 
 
-os.register_at_fork(after_in_child=_templates.clear)
+def _forget() -> None:
+    _templates.clear()
+    _users.clear()
+    _endings.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

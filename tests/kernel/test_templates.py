@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -37,6 +39,13 @@ async def end_all() -> None:
 def pids() -> list[int]:
     """The templates there are, the least recently used first."""
     return [each.result().process.pid for each in templates._templates.values()]
+
+
+def pids_built() -> list[int]:
+    """Those of the templates that have been built."""
+    return [
+        each.result().process.pid for each in list(templates._templates.values()) if each.done()
+    ]
 
 
 LOADED = "import sys; print('colorsys' in sys.modules, 'wave' in sys.modules)"
@@ -116,7 +125,8 @@ def test_a_dead_template_is_replaced_and_its_kernels_go_on(
         assert kernel.run("6 * 7").result().text == "42\n"
 
 
-def test_a_template_that_hangs_is_replaced() -> None:
+def test_a_template_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "_LATELY", 0.0)  # so that it is asked whether it reacts
     Kernel.start(preload=()).result().close()
     (template,) = pids()
     os.kill(template, signal.SIGSTOP)
@@ -129,7 +139,7 @@ def test_a_template_that_hangs_is_replaced() -> None:
 
 
 def test_no_more_than_four_templates_are_kept_and_the_least_used_goes(
-    is_running: Callable[[int], bool],
+    is_running: Callable[[int], bool], until: Callable[..., None]
 ) -> None:
     def start(seed: int) -> int:
         Kernel.start(preload=(), seed=seed).result().close()
@@ -139,7 +149,74 @@ def test_no_more_than_four_templates_are_kept_and_the_least_used_goes(
     assert start(1) == first
     fifth = start(5)
     assert pids() == [third, fourth, first, fifth]
-    assert not is_running(second)
+    until(lambda: not is_running(second))
+
+
+def test_more_kinds_than_are_kept_may_start_at_once_and_each_has_one_template(
+    monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(templates, "MOST", 1)
+    built, build = [], templates.build
+
+    async def counted(*given: Any, **settings: Any) -> Any:
+        template = await build(*given, **settings)
+        built.append(template.process.pid)
+        return template
+
+    monkeypatch.setattr(templates, "build", counted)
+    starting = [Kernel.start(preload=(), seed=seed) for seed in (1, 2, 3)]
+    kernels = [each.result(60) for each in starting]
+    assert len(built) == 3
+    for each in kernels:
+        assert each.run("6 * 7").result().text == "42\n"
+        each.close()
+    assert len(pids()) == 1
+    until(lambda: not templates._endings)
+    assert [pid for pid in built if Path(f"/proc/{pid}").exists()] == pids()
+
+
+def test_a_start_that_is_stopped_while_another_template_is_ended_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(templates, "MOST", 1)
+    Kernel.start(preload=(), seed=1).result().close()
+    (first,) = pids()
+    os.kill(first, signal.SIGSTOP)  # so that its end takes a while
+    starting = Kernel.start(preload=(), seed=2)
+    until(lambda: len(pids_built()) == 2 or first not in pids_built())
+    starting.stop()
+    until(lambda: not Path(f"/proc/{first}").exists())
+    with Kernel.start(preload=(), seed=2) as kernel:
+        assert kernel.run("6 * 7").result().text == "42\n"
+    assert len(pids()) == 1
+
+
+def test_a_template_for_which_there_was_no_room_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(templates, "build", full)
+        with pytest.raises(OSError, match="No space"):
+            Kernel.start(preload=()).result()
+    with Kernel.start(preload=()) as kernel:
+        assert kernel.run("6 * 7").result().text == "42\n"
+
+
+def test_a_stopped_template_does_not_hold_up_the_end_of_its_controller() -> None:
+    program = """
+        import os, signal
+        from nbrefine.kernel import Kernel, templates
+        Kernel.start(preload=()).result().close()
+        (task,) = templates._templates.values()
+        os.kill(task.result().process.pid, signal.SIGSTOP)
+        print(task.result().process.pid)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert not Path(f"/proc/{done.stdout.strip()}").exists()
 
 
 def test_kernels_that_start_together_share_the_template_that_starts() -> None:

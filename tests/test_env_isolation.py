@@ -227,6 +227,20 @@ def test_after_a_killed_kernel_the_session_is_built_again_whatever_was_asked_for
     assert "`n`" in newest(third).isolation_reason  # which the second attempt left
 
 
+def test_a_session_that_is_not_what_it_was_when_rebuilt_is_the_host_s_trouble(
+    tmp_path: Path,
+) -> None:
+    with NotebookEnvironment(Task("t"), isolation="rebuild", cwd=tmp_path) as env:
+        first = env.step(env.reset()[0], code("import os; os.mkdir('d'); x = 1"))
+        assert newest(first).accepted
+        second = env.step(going_on(first.next_state), code("1 / 0"))
+        with pytest.raises(KernelError, match=r"accepted cell 1, run again, .*FileExistsError"):
+            env.step(second.next_state, code("print(x)"))
+        (tmp_path / "d").rmdir()
+        third = env.step(second.next_state, code("y = x"))
+        assert newest(third).accepted
+
+
 def test_a_handed_in_kernel_that_an_attempt_ended_is_not_used_empty() -> None:
     with Kernel.start() as kernel:
         kernel.run("precious = 1").result()

@@ -37,6 +37,12 @@ IsolationPolicy = Literal["auto", "fork", "rebuild", "none"]
 """Where attempts may run: `auto` takes the first of the others that can be had."""
 
 
+_AGAIN = 60.0
+"""Seconds that a cell may run when it is run again, beside ten times what all ran before."""
+
+_NO_WAY_BACK = "The kernel is somebody else's, and cannot go back to the state of an earlier step"
+
+
 class Point:
     """A state of the session: what it is the work of, and the copy that attempts branch from.
 
@@ -294,20 +300,19 @@ class Session:
 
         Raises
         ------
-        KernelDeadError: the kernel that was handed in has died.
-        KernelError: the way there is not known.
+        KernelDeadError: the kernel that was handed in has ended.
+        KernelError: the way there is not known, or did not lead there.
         """
         if self._is_at(point):
             return
         await self._keep_what_is_left(point)
-        if point.copy is not None and not point.copy.closed:
-            await self.kernel.adopt(Kernel(await point.copy.branch()))
+        if point.copy is not None and not point.copy.closed and self.kernel.owned:
+            async with Kernel(await point.copy.branch()) as branch:
+                await self.kernel.adopt(branch)
         elif self._ours:
-            await self.kernel.restart()
-            if self._setup is not None:
-                await self.setup(self._setup.source)
-            for source in point.accepted:
-                await self.kernel.run(source, timeout=None)
+            await self._rebuild(point)
+        elif self._lives and not self.kernel.owned:
+            raise KernelError(_NO_WAY_BACK, hint="Go on from its last state")
         elif self._lives:
             raise KernelError("the state of that step is not kept any more")
         else:
@@ -316,6 +321,21 @@ class Session:
                 hint="Start it again and bring it back to where it was",
             )
         self.here, self._intact, self._epoch = point, True, self.kernel.epoch
+
+    async def _rebuild(self, point: Point) -> None:
+        """Run setup and accepted cells again in a fresh kernel."""
+        self._intact = False
+        await self.kernel.restart()
+        cells = [("the setup", self._setup.source)] if self._setup is not None else []
+        cells += [(f"accepted cell {n}", source) for n, source in enumerate(point.accepted, 1)]
+        for name, source in cells:
+            result = await self.kernel.run(source, timeout=_AGAIN + 10 * point.seconds)
+            if not result.ok:
+                ended = result.error or result.death or result.status
+                raise KernelError(
+                    f"The session cannot be rebuilt: {name}, run again, ended with {ended}",
+                    hint="Choose isolation='fork', or cells that can run twice in one folder",
+                )
 
     async def accept(
         self, place: Place, point: Point, result: CellResult, seen: Snapshot, *, tested: bool

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbrefine.env import IsolationPolicy, NotebookEnvironment
-from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.errors import BranchRefused, InvalidTaskError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.outputs import Stream
 from nbrefine.state import Action, Observation, State, StepResult
@@ -122,14 +122,31 @@ def test_a_kernel_that_was_handed_in_is_never_restarted_nor_closed() -> None:
         assert kernel.run("precious, answer").result().text == "(41, 42)\n"
 
 
-def test_a_kernel_that_was_handed_in_and_cannot_branch_is_used_as_it_is() -> None:
+@pytest.mark.parametrize("isolation", ["auto", "rebuild"])
+def test_a_kernel_that_was_handed_in_and_cannot_branch_is_not_changed_unasked(
+    isolation: IsolationPolicy,
+) -> None:
+    with Kernel.start(plain=True) as kernel:
+        assert kernel.run("precious = [41]").result().ok
+        with NotebookEnvironment(Task("t"), kernel=kernel, isolation=isolation) as env:
+            state = begun(env)
+            with pytest.raises(BranchRefused, match=r"handed in.*isolation='none'"):
+                env.step(state, fenced("precious.clear()"))
+        assert kernel.run("precious").result().text == "[41]\n"
+
+
+def test_a_kernel_that_was_handed_in_and_cannot_branch_is_used_where_that_was_agreed_to() -> None:
     with Kernel.start(plain=True) as kernel:
         assert kernel.run("precious = 41").result().ok
-        with NotebookEnvironment(Task("t"), kernel=kernel) as env:
+        with NotebookEnvironment(Task("t"), kernel=kernel, confirm=lambda why: True) as env:
             turn = newest(env.step(begun(env), fenced("answer = precious + 1")))
         assert turn.isolation == "none"
         assert "handed in" in turn.isolation_reason
         assert kernel.run("answer").result().text == "42\n"
+        with NotebookEnvironment(Task("t"), kernel=kernel, isolation="none") as env:
+            turn = newest(env.step(begun(env), fenced("answer += 1")))
+        assert (turn.isolation, turn.isolation_reason) == ("none", "asked for")
+        assert kernel.run("answer").result().text == "43\n"
 
 
 def test_stepping_twice_from_one_state_gives_both_the_same_session() -> None:

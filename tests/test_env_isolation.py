@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jupyter_client.manager import KernelManager
 
 from nbrefine.env import NotebookEnvironment
 from nbrefine.env.session import Session
@@ -345,6 +346,76 @@ def test_a_kernel_of_another_language_is_rebuilt_and_says_why(bash_kernel: str) 
         env.step(env.reset(seed=None)[0], code("true"))
 
 
+@pytest.fixture
+def attached(tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel that somebody else has started."""
+    manager = KernelManager(kernel_name="python3", connection_file=str(tmp_path / "kernel.json"))
+    # Threads of BLAS would be a user's, who must not be forked.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    with (tmp_path / "log").open("w") as log:
+        manager.start_kernel(stdout=log, stderr=log, env=environment, cwd=str(tmp_path))
+    try:
+        client = manager.blocking_client()
+        client.start_channels()
+        client.wait_for_ready(timeout=60)
+        client.stop_channels()
+        with Kernel.connect(manager.connection_file) as kernel:
+            kernel.run("items = [1, 2]").result()
+            yield kernel
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
+def test_a_cell_that_fails_in_a_kernel_that_is_not_ours_is_not_accepted(attached: Kernel) -> None:
+    pid = attached.run("import os; os.getpid()").result().text.strip()
+    only_here = f"items.append(3)\nassert os.getpid() != {pid}, 'no'"
+    with NotebookEnvironment(Task("t", tests="assert items"), kernel=attached) as env:
+        first = env.step(env.reset()[0], code(only_here))
+        turn = newest(first)
+        assert (turn.accepted, turn.verdict, turn.isolation) == (False, "failed", "none")
+        assert "had run without an error in a branch" in turn.isolation_reason
+        assert "AssertionError: no" in turn.feedback
+        assert not first.terminated
+        with pytest.raises(BranchRefused, match="cannot go back"):  # what it did is there
+            env.step(first.next_state, code("n = 1"))
+    assert attached.run("items").result().text == "[1, 2, 3]\n"
+
+
+def test_no_second_step_from_one_state_is_committed_to_a_kernel_that_is_not_ours(
+    attached: Kernel,
+) -> None:
+    with NotebookEnvironment(Task("t"), kernel=attached) as env:
+        start = env.reset()[0]
+
+        async def both() -> list[StepResult | BaseException]:
+            texts = (f"items.append({n})" for n in (3, 3))
+            steps = (env.astep(start, code(text)) for text in texts)
+            return await asyncio.gather(*steps, return_exceptions=True)
+
+        results = asyncio.run(both())
+        refused = [result for result in results if isinstance(result, BaseException)]
+        assert len(refused) == 1
+        assert isinstance(refused[0], KernelError)
+        assert "cannot go back" in str(refused[0])
+        assert value(env, "items") == "[1, 2, 3]"
+        with pytest.raises(BranchRefused, match="cannot go back"):
+            env.step(start, code("items.append(4)"))
+        with pytest.raises(KernelError, match="somebody else's, and cannot go back"):
+            env.settle(start)
+        assert value(env, "items") == "[1, 2, 3]"
+
+
+def test_an_accepted_branch_that_its_tests_dirtied_is_built_again() -> None:
+    tests = "assert items == [1, 2]\nitems.append('of a test')"
+    with NotebookEnvironment(Task("t", tests=tests), rebuild_limit=60) as env:
+        first = env.step(env.reset()[0], code(POLARS))
+        assert newest(first).isolation == "fork"
+        assert newest(first).accepted
+        second = env.step(going_on(first.next_state), code("n = len(items)"))
+        assert newest(second).isolation == "rebuild"
+        assert value(env, "n") == "2"
+
+
 def test_a_handed_in_kernel_that_has_died_is_the_host_s_trouble() -> None:
     with Kernel.start() as kernel, NotebookEnvironment(Task("t"), kernel=kernel) as env:
         start = env.reset()[0]
@@ -357,7 +428,7 @@ def test_a_state_that_is_neither_kept_nor_buildable_is_refused() -> None:
     """Of a handed-in kernel whose copies were refused nobody can give an old state back."""
     with Kernel.start() as kernel:
         kernel.run(POLARS).result()
-        with NotebookEnvironment(Task("t"), kernel=kernel) as env:
+        with NotebookEnvironment(Task("t"), kernel=kernel, isolation="none") as env:
             start = env.reset()[0]
             env.step(start, code("items.append(3)"))
             with pytest.raises(KernelError, match="not kept any more"):

@@ -349,7 +349,14 @@ class InTheTrunk(Session):
         return Place(self.kernel, "fork", "", self.kernel.epoch, seen)
 
     async def accept(
-        self, place: Place, point: Point, result: CellResult, seen: Snapshot, *, tested: bool
+        self,
+        place: Place,
+        point: Point,
+        result: CellResult,
+        seen: Snapshot,
+        *,
+        tested: bool,
+        timeout: float | None,  # noqa: ASYNC109 - as in what it replaces
     ) -> Acceptance:
         self.here = Point((*point.accepted, result.source), point.seconds)
         return Acceptance(self.here)

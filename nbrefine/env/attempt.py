@@ -79,12 +79,19 @@ async def attempt(
             left = None  # at best there is an empty kernel by now
         accepted = (report.solved if report else result.ok) and not result.exited
         onward = place.seen if not place.kept else left if place.intact else point.seen
-        note = ""
+        isolation, note = place.isolation, ""
         if accepted and place.intact and left is not None:
             tested = report is not None and (place.isolation != "fork" or unbranched != "")
-            acceptance = await session.accept(place, point, result, left, tested=tested)
-            kept, point, note = True, acceptance.point, acceptance.note
+            acceptance = await session.accept(
+                place, point, result, left, tested=tested, timeout=timeout
+            )
+            kept, point, note = acceptance.failed is None, acceptance.point, acceptance.note
             files = acceptance.files or files
+            if acceptance.failed is not None:
+                isolation, result = "none", acceptance.failed
+                report = _not_run(task) if task.tests else None
+                left = onward = await _look(session.kernel)
+                files = None
     finally:
         if not kept:
             session.reject(place)
@@ -92,7 +99,7 @@ async def attempt(
         result=result,
         tests=report,
         accepted=kept,
-        isolation=place.isolation,
+        isolation=isolation,
         reason="; ".join(part for part in (place.reason, unbranched, note) if part),
         left=left,
         change=changes(place.seen, left) if left else None,

@@ -70,8 +70,9 @@ class NotebookEnvironment(Environment):
     An attempt begins from setup and accepted cells and nothing else: it runs in a copy-on-write
     branch of the session (isolation `fork`), and its tests in a branch of that.  Where the kernel
     cannot branch, or not safely, the session is rebuilt in a fresh kernel (`rebuild`) if that
-    takes at most `rebuild_limit`; else the attempt runs in the session as it is (`none`).  The
-    turn says which, and why.  A state may be stepped any number of times.
+    takes at most `rebuild_limit`; else the attempt runs in the session as it is (`none`), but in
+    a kernel that was handed in only where that was asked for.  The turn says which, and why.  A
+    state may be stepped any number of times.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class NotebookEnvironment(Environment):
     rebuild_limit: seconds of recorded run time of setup and accepted cells up to which the
         session is rebuilt.
     confirm: asked with the reason before an attempt runs in the session as it is, where that was
-        not asked for; without it, it does.
+        not asked for; without it, it does in a kernel of ours, and is refused in one handed in.
     workspace, ignore: what becomes of files that attempts write in `cwd`, see `Kernel.start`; a
         live `Kernel` has its own.
     history: which past a prompt shows; by default task, last code and last feedback.

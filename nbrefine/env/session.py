@@ -90,6 +90,9 @@ class Acceptance:
     """What that changed in the working folder; None where it was changed already."""
     note: str = ""
     """How the session is not what the attempt was, or ""."""
+    failed: CellResult | None = None
+    """How the cell went in the session's own kernel, where it failed there; then it is not
+    accepted, and what it did before stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +208,9 @@ class Session:
 
         Raises
         ------
-        BranchRefused: branches only were asked for, and there is none.
-        KernelDeadError: the kernel that was handed in has died.
+        BranchRefused: there is no branch, and either only branches were asked for, or the
+            session's kernel was handed in and nobody is there to be asked.
+        KernelDeadError: the kernel that was handed in has ended.
         RunStopped: nobody wanted the attempt to run in the session itself.
         """
         async with self._lock:
@@ -235,6 +239,8 @@ class Session:
         return Place(kernel, "fork", "; ".join(told), kernel.epoch, seen)
 
     async def _branch_of(self, point: Point) -> Kernel:
+        if not self.kernel.owned and not self._is_at(point):
+            raise BranchRefused(_NO_WAY_BACK, hint="Go on from its last state")
         if point.copy is None or point.copy.closed:
             if not self._is_at(point) and (refused := self._no_rebuild(point)):
                 raise BranchRefused(f"There is no copy of that state: {refused}")
@@ -292,6 +298,11 @@ class Session:
         return ""
 
     async def _ask(self, why: str) -> None:
+        if self._confirm is None and not self._ours:
+            raise BranchRefused(
+                f"Attempts would change the kernel that was handed in: {why}",
+                hint="Choose isolation='none' for that, or give confirm=, a function that is asked",
+            )
         if self._confirm is not None and not await call_user(self._confirm, why):
             raise RunStopped(f"The attempt may not run in the session itself: {why}")
 
@@ -338,7 +349,14 @@ class Session:
                 )
 
     async def accept(
-        self, place: Place, point: Point, result: CellResult, seen: Snapshot, *, tested: bool
+        self,
+        place: Place,
+        point: Point,
+        result: CellResult,
+        seen: Snapshot,
+        *,
+        tested: bool,
+        timeout: float | None,  # noqa: ASYNC109 - see `Kernel.commit`
     ) -> Acceptance:
         """Let an attempt become the session.
 
@@ -347,32 +365,49 @@ class Session:
         point: where the attempt began.
         seen: what its namespace holds after the cell.
         tested: whether tests ran in the attempt's own kernel.
+        timeout: seconds the cell may run in a kernel that a branch cannot replace.
+
+        Raises
+        ------
+        KernelError: such a kernel is not where the attempt began any more.
         """
         new = Point((*point.accepted, result.source), point.seconds + result.timing.seconds)
-        files, note = None, ""
         async with self._lock:
+            if place.isolation == "fork" and not self.kernel.owned:
+                return await self._commit(place, point, new, seen, tested=tested, timeout=timeout)
+            files = None
             if place.isolation == "fork":
                 await self._keep_what_is_left(point)
-                if self.kernel.owned:
-                    files = await self.kernel.adopt(place.kernel)
-                else:
-                    note = await self._commit(place, result)
-                self._intact = True
-            else:
-                self._intact = place.intact and not tested
-            new.seen = None if tested or note else seen
+                files = await self.kernel.adopt(place.kernel)
+            self._intact = (place.isolation == "fork" or place.intact) and not tested
+            new.seen = None if tested else seen
             self.here = new
-        return Acceptance(new, files, note)
+        return Acceptance(new, files)
 
-    async def _commit(self, place: Place, result: CellResult) -> str:
+    async def _commit(
+        self,
+        place: Place,
+        point: Point,
+        new: Point,
+        seen: Snapshot,
+        *,
+        tested: bool,
+        timeout: float | None,  # noqa: ASYNC109 - see `Kernel.commit`
+    ) -> Acceptance:
         """Run an accepted cell in a kernel that a branch cannot replace."""
-        committed = await self.kernel.commit(place.kernel, result.source, timeout=None)
+        if not self._is_at(point):
+            raise KernelError(_NO_WAY_BACK, hint="Go on from its last state")
+        self._intact = False
+        committed = await self.kernel.commit(place.kernel, new.accepted[-1], timeout=timeout)
         await place.kernel.aclose()
         if not committed.result.ok:
-            ended = committed.result.error or committed.result.status
-            return f"in the kernel itself the cell then ended with {ended}"
+            note = "its cell had run without an error in a branch, and then failed in the kernel"
+            return Acceptance(point, note=note, failed=committed.result)
         told = "; ".join(committed.differences)
-        return f"the kernel's state differs from the branch's: {told}" if told else ""
+        note = f"the kernel's state differs from the branch's: {told}" if told else ""
+        new.seen = None if tested or note else seen
+        self.here, self._intact = new, True
+        return Acceptance(new, note=note)
 
     def reject(self, place: Place) -> None:
         """Throw an attempt away."""

@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -188,13 +189,19 @@ async def copy(core: Core) -> Copy:
     BranchRefused: a copy would not be true or safe, or this kernel cannot branch.
     KernelDeadError: the kernel has ended, or did not come back from its fork.
     """
+    await core.queue()
     async with core.copying:
+        await core.acquire()
         if isinstance(core.copy, Copy) and not core.copy.closed:
             core.copy.hold()
+            core.release()
             return core.copy
         if core.copy is not None:
             core.copy.retire()
-        return await _make(core)
+        if core.owned:  # in the turn, or the next cell would not know which copy it leaves behind
+            return await _made(_copy_in_turn, core)
+        core.release()  # it is asked by a cell
+        return await _made(_copy_by_cell, core)
 
 
 async def branch(core: Core) -> Core:
@@ -212,30 +219,35 @@ async def branch(core: Core) -> Core:
         made.release()
 
 
-async def _make(core: Core) -> Copy:
-    process = core.link.process
-    if process is None:
-        return _held(core, Copy(core, *await checkpoint(core)))
-    if process.keeper is None or process.line is None:
-        raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
-    if wrong := await proven(process.keeper):
-        raise refusal((Hazard("kernel", "refuse", wrong),))
-    await core.acquire()
-    # In the turn to the end, or the next cell would not know which copy it leaves behind.
-    made = asyncio.get_running_loop().create_future()
-    work = asyncio.ensure_future(_copy_in_turn(core, made))
+Making = Callable[[Core, asyncio.Future[Copy]], Coroutine[Any, Any, None]]
+
+
+async def _made(making: Making, core: Core) -> Copy:
+    """Have a copy made, which is let go again if nobody waits for it any more."""
+    made: asyncio.Future[Copy] = asyncio.get_running_loop().create_future()
+    work = asyncio.ensure_future(making(core, made))
     work.add_done_callback(lambda _: _pass_on(work, made))
     try:
-        copy: Copy = await asyncio.shield(made)
+        return await asyncio.shield(made)
     except asyncio.CancelledError:
-        made.add_done_callback(_let_go)  # or there would be a copy that nobody knows of
+        made.add_done_callback(_let_go)
         raise
-    return copy
+
+
+async def _copy_by_cell(core: Core, made: asyncio.Future[Copy]) -> None:
+    """Copy a kernel of somebody else's."""
+    made.set_result(_held(core, Copy(core, *await checkpoint(core))))
 
 
 async def _copy_in_turn(core: Core, made: asyncio.Future[Copy]) -> None:
-    """Give a copy as soon as there is one, and end when the kernel can run cells again."""
+    """Give a copy as soon as there is one, and the turn back when the kernel can run cells."""
     try:
+        process = core.link.process
+        assert process is not None
+        if process.keeper is None or process.line is None:
+            raise refusal((Hazard("kernel", "refuse", process.unbranchable),))
+        if wrong := await proven(process.keeper):
+            raise refusal((Hazard("kernel", "refuse", wrong),))
         rested = await _rest(core, core.link)
         made.set_result(_held(core, rested or await _fork(core, core.link)))
         if rested is not None:
@@ -341,6 +353,7 @@ async def adopt(core: Core, branch: Core) -> FileChanges | None:
     KernelError: the branch is none of this kernel's.
     KernelDeadError: the branch has ended, or the kernel was shut down.
     """
+    await core.queue()
     if not core.owned:
         raise BranchRefused(
             "The kernel is somebody else's, so a branch cannot take its place",
@@ -366,9 +379,22 @@ async def rollback(core: Core, copy: Copy) -> None:
     ------
     BranchRefused, KernelError, KernelDeadError: see `adopt` and `Copy.branch`.
     """
+    await core.queue()
     branch = await copy.branch(overlaid=False)
     try:
         await adopt(core, branch)
     except BaseException:
         await branch.close()
         raise
+
+
+async def files(core: Core) -> FileChanges | None:
+    """Tell what a branch has done to the working folder and holds back; None otherwise.
+
+    Raises
+    ------
+    KernelDeadError: it was closed or adopted.
+    """
+    if core.closed:
+        raise KernelDeadError("The branch was closed or adopted", hint="Ask before that")
+    return await asyncio.to_thread(core.layer.changes) if core.layer else None

@@ -13,13 +13,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
 from nbrefine.kernel.collect import Collector, OutputLimits
 from nbrefine.kernel.execution import Execution, OnMessage, Private, Ticket
 from nbrefine.kernel.line import leave_overlay, tell_adopted
-from nbrefine.kernel.lineage import Lineage
+from nbrefine.kernel.lineage import Lineage, Passing
 from nbrefine.kernel.names import bind
 from nbrefine.outputs import CellResult, Output
 from nbrefine.redaction import Redactor, clean_text
@@ -294,6 +294,10 @@ class Core:
     def _restarts(self) -> bool:
         return self.launch is not None and self.origin is None
 
+    async def queue(self) -> None:
+        """Stand behind the cells that were asked for before, each of which does so in a task."""
+        await asyncio.sleep(0)
+
     async def acquire(self) -> Link:
         """Take the turn, in which nothing else runs in the kernel, and give the link with it.
 
@@ -395,7 +399,7 @@ class Core:
 
     async def interrupt(self) -> tuple[str, ...]:
         """Interrupt the running cell, wait until it has ended, and give the rungs it took."""
-        await asyncio.sleep(0)  # a cell that was asked for before has begun then
+        await self.queue()
         execution = self.running
         if execution is None:
             return ()
@@ -444,7 +448,7 @@ class Core:
         """Shut the kernel down, or let go of one that is not ours; a second call does nothing."""
         if os.getpid() != self._process_id:
             return  # a forked child leaves the block that its parent is still in
-        await asyncio.sleep(0)  # a cell that was asked for before has begun then
+        await self.queue()
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -492,10 +496,3 @@ class Core:
             again = "Call restart(), or start another one" if self._restarts else "Connect again"
             again = again if self.origin is None else "Branch again"
             raise KernelDeadError(how[0].upper() + how[1:], hint=again)
-
-
-class Passing(Protocol):
-    """A copy of a state that the kernel may leave behind."""
-
-    def retire(self) -> None:
-        """The kernel goes on."""

@@ -24,6 +24,13 @@ class Kept(Protocol):
         """End it, whoever holds it."""
 
 
+class Passing(Protocol):
+    """A copy of a state that the kernel may leave behind."""
+
+    def retire(self) -> None:
+        """The kernel goes on."""
+
+
 class Lineage:
     """One kernel with all its branches, and theirs.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -241,7 +240,9 @@ class Kernel(Closing):
         What cells have started as processes goes on; threads and tasks of the old process are
         gone, as `checkpoint().hazards` tells.  Closing the branch afterwards does nothing.
 
-        Gives what that changes in the working folder; None where files were not held back.
+        Gives what that changes in the working folder; None where files were not held back.  A
+        branch that grew before another one was adopted brings its own variables back, while what
+        the other did to files stays.
 
         Raises
         ------
@@ -326,13 +327,15 @@ class Kernel(Closing):
         return Run(copy_variables(self.core, to.core, names))
 
     def files(self) -> Run[FileChanges | None]:
-        """Tell what a branch has done to the working folder and holds back; None otherwise."""
+        """Tell what a branch has done to the working folder and holds back; None otherwise.
 
-        async def work() -> FileChanges | None:
-            layer = self.core.layer
-            return await asyncio.to_thread(layer.changes) if layer else None
+        Raises
+        ------
+        KernelDeadError: the branch was closed or adopted.
+        """
+        from nbrefine.kernel.branching import files
 
-        return Run(work())
+        return Run(files(self.core))
 
     def memory(self) -> Run[Memory]:
         """Tell how much memory the kernel's process has.

@@ -248,7 +248,7 @@ def test_exit_handlers_and_garbage_of_an_adopted_session_are_its_own(
         kernel.adopt(trial).result()
     with kernel.branch() as trial:
         kernel.adopt(trial).result()
-    assert value(kernel, "import gc; gc.get_freeze_count()") == "0"
+    until(lambda: value(kernel, "import gc; gc.get_freeze_count()") == "0")
     place = Path(folder.strip("'"))
     assert place.is_dir()
     kernel.close()
@@ -481,3 +481,17 @@ def test_a_restart_forgets_the_checkpoint_that_a_killed_cell_would_go_back_to(
         kernel.restart().result()
         assert kernel.run(STUCK, timeout=0.5).result().rungs[-1] == "restart"
         assert value(kernel, "'items' in globals()") == "False"
+
+
+def test_what_is_asked_for_after_a_cell_comes_after_it(kernel: Kernel) -> None:
+    kernel.branch().result().close()  # from now on there is a copy
+    cell = kernel.run("items.append(3)")
+    with kernel.branch() as trial:
+        assert value(trial, "items") == "[1, 2, 3]"
+        assert cell.result().ok
+        last = kernel.run("items.append(4)")
+        kernel.adopt(trial).result()
+        assert last.result().ok
+    assert value(kernel, "items") == "[1, 2, 3]"
+    with pytest.raises(KernelDeadError, match="adopted"):
+        trial.files().result()

@@ -19,6 +19,7 @@ from nbrefine.kernel.launch import Launch
 from nbrefine.kernel.lifetime import Lifetime
 from nbrefine.kernel.runtime import Family, brood, kill
 
+_FORK = 2.0  # seconds in which a nursery that works has forked
 _KILL = 10.0  # seconds in which SIGKILL must have worked
 _ROUNDS = 5  # in which a kernel's descendants have stopped making more
 _CHANNELS = 5  # sockets of a kernel
@@ -96,6 +97,16 @@ class ForkedKernel(Lifetime):
             "crash": str(self._crash),
             **settings,
         }
+        forking = asyncio.ensure_future(self._ask(spawn))
+        try:
+            await asyncio.shield(forking)
+        except asyncio.CancelledError:
+            # It is forked all the same, and what it leaves can be removed only when it has ended.
+            await asyncio.wait({forking}, timeout=_FORK)
+            forking.cancel()
+            raise
+
+    async def _ask(self, spawn: dict[str, Any]) -> None:
         mouth = self._listen()
         nothing = os.open(os.devnull, os.O_RDWR)
         try:

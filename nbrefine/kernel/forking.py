@@ -108,7 +108,9 @@ class Nursery:
             with self._lock:
                 self._answers.pop(number, None)
                 if answer.done() and not answer.cancelled() and answer.exception() is None:
-                    wire.close(answer.result()[1])
+                    message, fds = answer.result()
+                    wire.close(fds)
+                    self.forget(int(message.get("pid", 0)))
             if isinstance(error, TimeoutError):
                 raise KernelStartError(f"Nothing was forked within {limit:g} s") from None
             raise
@@ -161,10 +163,10 @@ class Nursery:
             nurseries.discard(self)
 
     def expect(self, pid: int) -> None:
-        """Keep the exit of a process, which is or may become a child of the nursery."""
+        """Keep the exit of a process that has begun, and is or may become the nursery's child."""
         with self._lock:
             if not self.closed:
-                self._exits.setdefault(pid, concurrent.futures.Future())
+                self._exits[pid] = concurrent.futures.Future()
 
     def forget(self, pid: int) -> None:
         """Keep the exit of a process no longer."""
@@ -244,11 +246,13 @@ class Nursery:
 
     def _on(self, message: dict[str, Any], fds: list[int]) -> None:
         if (number := message.get("forked", message.get("failed"))) is not None:
-            if "forked" in message:
-                self.expect(int(message["pid"]))  # its exit may be the next message
             answer = self._answers.pop(number, None)
+            pid = int(message.get("pid", 0))
+            if answer is not None and pid:
+                self.expect(pid)  # its exit may be the next message
             if answer is None or not _settle(answer, (message, fds)):
                 wire.close(fds)  # the line is closed already, so the process ends itself
+                self.forget(pid)
             return
         wire.close(fds)
         if "exit" in message:
@@ -298,7 +302,7 @@ class Forked:
         self._gone = False
         forked_pids.add(pid)
         _inherited.add(line)
-        for each in parents:
+        for each in parents[1:]:  # the first has begun when it told of the process
             each.expect(pid)
 
     async def ready(self, limit: float) -> dict[str, Any]:

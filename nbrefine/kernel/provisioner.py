@@ -72,10 +72,11 @@ class ForkProvisioner(LocalProvisioner):
 
     async def wait(self) -> int | None:
         """Wait until the kernel has ended, woken by its end, and give its exit status."""
-        if isinstance(self.process, Forked):
-            await self.process.ended()
-            status = self.process.wait()
-            self.process.close()
+        process = self.process
+        if isinstance(process, Forked):  # a cleanup meanwhile takes it from us
+            await process.ended()
+            status = process.wait()
+            process.close()
             self.process = None
             return status
         return await super().wait()
@@ -153,7 +154,7 @@ class ForkProvisioner(LocalProvisioner):
         except BaseException:
             await _released(keeper)
             raise
-        self._keeper = keeper
+        self._keeper, self.process = keeper, process  # also for a caller that is cancelled
         return process
 
     def _tell(self, warning: str) -> None:

@@ -55,16 +55,25 @@ async def fork_keeper(
     """
     shared = frozenset(each for each in environment.items() if not of_one_kernel(each[0]))
     kind = (python, preload, shared)
-    return await Run(_fork_keeper(kind, spawn))  # all templates are seen to on one loop
+    made: list[Forked] = []  # given here too, as nobody gets the result of a run that is stopped
+    try:
+        return await Run(_fork_keeper(kind, spawn, made))  # all templates are seen to on one loop
+    except BaseException:
+        for each in made:
+            each.close()
+        raise
 
 
-async def _fork_keeper(kind: Kind, spawn: Mapping[str, Any]) -> tuple[Forked, str]:
+async def _fork_keeper(
+    kind: Kind, spawn: Mapping[str, Any], made: list[Forked]
+) -> tuple[Forked, str]:
     _users[kind] += 1
     try:
         for _ in range(2):
             template = await _template(kind)
             try:
-                return await _fork(template.nursery, spawn), template.ipykernel
+                made.append(await _fork(template.nursery, spawn))
+                return made[0], template.ipykernel
             except KernelStartError as error:
                 trouble = error
                 await _discard(kind, template)

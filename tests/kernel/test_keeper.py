@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import psutil
 import pytest
 
 from nbrefine._portal import Run
+from nbrefine.errors import RunStopped
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.forking import forked_pids, nurseries
 from nbrefine.kernel.keeper import Keeper
@@ -100,6 +103,26 @@ def test_a_closed_branch_leaves_no_file_in_the_sessions_folder(kernel: Kernel) -
         assert Path(branch.connection_file).is_file()
         assert sorted(keeper_of(kernel).folder.iterdir()) != before
     assert sorted(keeper_of(kernel).folder.iterdir()) == before
+
+
+def test_a_branch_that_is_stopped_while_it_is_made_leaves_no_file_and_no_note_of_it(
+    kernel: Kernel, until: Callable[..., None]
+) -> None:
+    folder = keeper_of(kernel).folder
+    with kernel.checkpoint().result() as checkpoint:
+        checkpoint.branch().result().close()
+        nursery = next(each for each in nurseries if each.pid == checkpoint.copy.pid)
+        before, known = sorted(folder.iterdir()), set(forked_pids)
+        for milliseconds in (0, 2, 4, 6, 8, 10, 12, 15, 20, 25, 30, 40):
+            starting = checkpoint.branch()
+            time.sleep(milliseconds / 1000)  # a moment within the start
+            starting.stop()
+            with contextlib.suppress(RunStopped):
+                starting.result(30).close()
+        until(lambda: sorted(folder.iterdir()) == before)
+        assert forked_pids == known
+        assert Run(nursery.answers(10)).result()
+        assert nursery._exits == {}
 
 
 def test_what_a_replaced_kernel_has_started_goes_on_until_the_session_ends(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -18,8 +19,10 @@ import psutil
 import pytest
 
 from nbrefine._portal import Run
-from nbrefine.errors import UsageError
+from nbrefine.errors import RunStopped, UsageError
 from nbrefine.kernel import Kernel, templates
+from nbrefine.kernel.building import build
+from nbrefine.kernel.forking import forked_pids
 
 
 @pytest.fixture(autouse=True)
@@ -156,14 +159,14 @@ def test_more_kinds_than_are_kept_may_start_at_once_and_each_has_one_template(
     monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     monkeypatch.setattr(templates, "MOST", 1)
-    built, build = [], templates.build
+    built = []
 
     async def counted(*given: Any, **settings: Any) -> Any:
         template = await build(*given, **settings)
         built.append(template.process.pid)
         return template
 
-    monkeypatch.setattr(templates, "build", counted)
+    monkeypatch.setattr("nbrefine.kernel.templates.build", counted)
     starting = [Kernel.start(preload=(), seed=seed) for seed in (1, 2, 3)]
     kernels = [each.result(60) for each in starting]
     assert len(built) == 3
@@ -198,7 +201,7 @@ def test_a_template_for_which_there_was_no_room_is_tried_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(templates, "build", full)
+        patch.setattr("nbrefine.kernel.templates.build", full)
         with pytest.raises(OSError, match="No space"):
             Kernel.start(preload=()).result()
     with Kernel.start(preload=()) as kernel:
@@ -234,6 +237,21 @@ def test_a_start_that_is_stopped_while_the_template_starts_leaves_it_to_the_next
     with Kernel.start(preload=("wave",)) as kernel:
         assert kernel.run("6 * 7").result().text == "42\n"
     assert len(pids()) == 1
+
+
+def test_a_start_that_is_stopped_while_its_keeper_is_forked_leaves_nothing(
+    until: Callable[..., None],
+) -> None:
+    Kernel.start(preload=()).result().close()
+    descriptors = psutil.Process().num_fds()
+    for milliseconds in (0, 1, 2, 3, 4, 5, 7, 9, 12, 16, 20):
+        starting = Kernel.start(preload=())
+        time.sleep(milliseconds / 1000)  # a moment within the start
+        starting.stop()
+        with contextlib.suppress(RunStopped):
+            starting.result(30).close()
+    assert not forked_pids
+    until(lambda: psutil.Process().num_fds() <= descriptors)
 
 
 def test_a_package_that_cannot_be_imported_is_the_callers_mistake() -> None:

@@ -2,11 +2,13 @@
 
 Setup and accepted cells alone must give the state that the agent had.  Each step is compared by
 the digest of the state that its turn has recorded; what a digest cannot see (`StateDigest`) is
-not compared.  The cells work in the episode's folder and write there as they did.
+not compared.  Without a seed, what was drawn by chance is other each time: then only the names
+must be the recorded ones.  The cells work in the episode's folder and write there as they did.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +16,9 @@ from typing import Literal
 
 from nbrefine._portal import Run, call_user
 from nbrefine.bindings import StateDigest
+from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.changes import differences
+from nbrefine.kernel.changes import changes, differences
 from nbrefine.kernel.digest import digest
 from nbrefine.kernel.packages import packages
 from nbrefine.notebook import load
@@ -24,14 +27,20 @@ from nbrefine.outputs import CellResult
 from nbrefine.values import Episode, KernelInfo, Turn
 
 TIMEOUT = 120.0
-"""Seconds that one cell may run."""
+"""Seconds that an accepted cell may run where the record does not say."""
+
+SHOWN = 10
+"""Names that one sentence lists."""
 
 SETUP = "ep-setup"
 """Id of the setup cell in an episode notebook."""
 
-Verdict = Literal["same", "differs", "failed", "no digest", "not run"]
-"""How a step went: its state is the recorded one, or is not; the cell did not run to its end; it
-did, and there is no recorded state; or an earlier cell had failed."""
+Verdict = Literal["same", "same names", "differs", "failed", "no digest", "not run"]
+"""How a step went: its state is the recorded one; it has the same names and other values, and the
+episode had no seed; it is another; the cell did not run to its end; it did, and there is no
+recorded state; or an earlier cell had failed."""
+
+_UNSEEDED = "the episode had no seed, so values may differ by chance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,9 @@ class StepReplay:
     """None where it was not run."""
 
 
+_RIGHT: tuple[Verdict, ...] = ("same", "same names", "no digest")
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
     """What came of a clean replay."""
@@ -74,13 +86,21 @@ class Replay:
 
     @property
     def ok(self) -> bool:
-        """Whether every cell ran to its end and no state differs from the recorded one."""
+        """Whether every cell ran to its end and no state differs from the recorded one.
+
+        That holds too where nothing was `compared`.
+        """
         return self.first is None
+
+    @property
+    def compared(self) -> int:
+        """How many states were compared with recorded ones."""
+        return sum(step.verdict in ("same", "same names", "differs") for step in self.steps)
 
     @property
     def first(self) -> StepReplay | None:
         """The first step that is not as recorded."""
-        wrong = (step for step in self.steps if step.verdict not in ("same", "no digest"))
+        wrong = (step for step in self.steps if step.verdict not in _RIGHT)
         return next(wrong, None)
 
 
@@ -89,7 +109,7 @@ def replay(
     *,
     kernel: str | None = None,
     cwd: str | Path | None = None,
-    timeout: float | None = TIMEOUT,
+    timeout: float | None = None,
     on_cell: Callable[[str], object] | None = None,
 ) -> Replay:
     """Run setup and accepted cells in a fresh kernel and compare the states with the record's.
@@ -99,16 +119,19 @@ def replay(
     source: an episode, or the path of its notebook or journal.
     kernel: kernelspec name; by default the recorded one's.
     cwd: working folder; by default the notebook's, or the current one for an episode.
-    timeout: seconds that a cell may run; None for no limit.
+    timeout: seconds that a cell may run, `math.inf` for no limit; by default as long as in the
+        episode, where the setup had no limit.
     on_cell: called in a worker thread with each cell's id before it runs.
 
     Raises
     ------
     RecordError: the path holds no episode.
-    UsageError: there is no such kernelspec or folder.
+    UsageError: there is no such kernelspec or folder, or the time is none.
     KernelStartError: the kernel did not come up.
     KernelError: it did not answer when it was asked for its state.
     """
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"A cell cannot run {timeout:g} s", hint="Give more than 0 seconds")
     if isinstance(source, Episode):
         episode = source
     else:
@@ -120,7 +143,7 @@ async def _replay(
     episode: Episode,
     name: str | None,
     cwd: str | Path | None,
-    limit: float | None,
+    given: float | None,
     on_cell: Callable[[str], object] | None,
 ) -> Replay:
     name = name or episode.kernel.name or "python3"
@@ -134,8 +157,12 @@ async def _replay(
                 continue
             if on_cell is not None:
                 await call_user(on_cell, cell)
+            limit = _limit(episode, turn, given)
             result = await kernel.run(recorded.source, timeout=limit)
-            steps.append(await _judge(kernel, cell, result, turn, limit))
+            if result.ok:
+                steps.append(await _compared(kernel, cell, result, turn, episode.seed))
+            else:
+                steps.append(StepReplay(cell, "failed", (_why(result, limit),), result))
             failed = not result.ok
         return Replay(kernel.info, changed, tuple(_explained(episode, steps)))
 
@@ -149,24 +176,39 @@ def _cells(episode: Episode) -> Iterator[tuple[str, CellResult, Turn | None]]:
             yield cell, turn.result, turn
 
 
-async def _judge(
-    kernel: Kernel, cell: str, result: CellResult, turn: Turn | None, limit: float | None
+def _limit(episode: Episode, turn: Turn | None, given: float | None) -> float | None:
+    if given is None:
+        given = None if turn is None else episode.settings.get("timeout", TIMEOUT)
+    return None if given is None or math.isinf(given) else given
+
+
+def _why(result: CellResult, limit: float | None) -> str:
+    if result.status == "timeout" and limit is not None:
+        return f"the cell ran longer than {limit:g} s"
+    return str(result.error or result.death or f"the cell ended as {result.status}")
+
+
+async def _compared(
+    kernel: Kernel, cell: str, result: CellResult, turn: Turn | None, seed: int | None
 ) -> StepReplay:
-    if not result.ok:
-        how = str(result.error or result.death or f"the cell ended as {result.status}")
-        if result.status == "timeout":
-            how = f"the cell ran longer than {limit:g} s"
-        return StepReplay(cell, "failed", (how,), result)
     wanted = turn.digest if turn is not None else None
     if wanted is None or not wanted.hash:
         return StepReplay(cell, "no digest", (), result)
     found: StateDigest = await digest(kernel.core)
+    if seed is None:
+        found = replace(found, hash=wanted.hash, random=wanted.random)
     details = differences(wanted, found)
-    return StepReplay(cell, "differs" if details else "same", details, result)
+    if not details:
+        return StepReplay(cell, "same", (), result)
+    change = changes(wanted, found)
+    if seed is None and not (change.new or change.deleted):
+        return StepReplay(cell, "same names", (*details, _UNSEEDED), result)
+    return StepReplay(cell, "differs", details, result)
 
 
 def _explained(episode: Episode, steps: list[StepReplay]) -> Iterator[StepReplay]:
-    """Name the attempts that may have left in the session what a replay has not."""
+    """Name what the session may have had that a replay has not."""
+    began = _begun(episode)
     dirty: list[str] = []
     before: dict[str, str] = {}
     for turn, cell in zip(episode.turns, turn_ids(episode), strict=True):
@@ -174,11 +216,24 @@ def _explained(episode: Episode, steps: list[StepReplay]) -> Iterator[StepReplay
         if turn.isolation == "none" and turn.result is not None and not turn.accepted:
             dirty.append(cell)
     for step in steps:
-        if step.verdict in ("differs", "failed") and (names := before.get(step.cell)):
-            told = f"rejected attempts had run in the session itself: {names}"
-            yield replace(step, details=(*step.details, told))
+        told = began
+        if names := before.get(step.cell):
+            told = (*told, f"rejected attempts had run in the session itself: {names}")
+        if step.verdict in ("differs", "failed"):
+            yield replace(step, details=(*step.details, *told))
         else:
             yield step
+
+
+def _begun(episode: Episode) -> tuple[str, ...]:
+    if episode.handed_in is None:
+        return ()
+    names = ", ".join(episode.handed_in[:SHOWN])
+    more = f" and {len(episode.handed_in) - SHOWN} more" if len(episode.handed_in) > SHOWN else ""
+    return (
+        "the episode began in a kernel that was handed in, and not in a fresh one"
+        + (f"; it had {names}{more}" if names else ""),
+    )
 
 
 def _compare_packages(episode: Episode, present: Mapping[str, str]) -> tuple[PackageChange, ...]:

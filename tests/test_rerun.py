@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nbrefine import notebook
 from nbrefine.env import NotebookEnvironment
 from nbrefine.errors import RecordError, UsageError
+from nbrefine.kernel import Kernel
 from nbrefine.rerun import PackageChange, Replay, replay
 from nbrefine.state import Action
 from nbrefine.values import Episode, Task, Turn
@@ -29,10 +32,10 @@ class Box:
 box = Box()"""
 
 
-def played(task: Task, *cells: str, cwd: Path | None = None, isolation: str = "auto") -> Episode:
+def played(task: Task, *cells: str, seed: int | None = 5, **settings: Any) -> Episode:
     """Run cells through the environment and give their episode."""
-    with NotebookEnvironment(task, cwd=cwd, isolation=isolation) as env:  # type: ignore[arg-type]
-        state = env.reset(seed=5)[0]
+    with NotebookEnvironment(task, **settings) as env:
+        state = env.reset(seed=seed)[0]
         for cell in cells:
             state = env.step(state, Action.from_code(cell)).next_state
     episode: Episode = state.hidden.episode
@@ -107,6 +110,44 @@ def test_a_cell_that_does_not_run_to_its_end_has_failed(
     assert not replayed.ok
 
 
+def test_cells_may_run_as_long_as_in_the_episode(recorded: Episode) -> None:
+    """The setup had no limit then."""
+    slow = "__import__('time').sleep(1.5)\n"
+    assert recorded.setup is not None
+    quick = replace(recorded, settings={"timeout": 1.0})
+    cut = replay(edited(quick, cell=slow + ACCEPTED))
+    assert cut.steps[1].details == ("the cell ran longer than 1 s",)
+    assert replay(edited(quick, setup=slow + recorded.setup.source)).ok
+    assert replay(edited(quick, cell=slow + ACCEPTED), timeout=math.inf).ok
+    endless = replace(recorded, settings={"timeout": None})
+    assert replay(edited(endless, cell=slow + ACCEPTED)).ok
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan])
+def test_a_limit_that_is_no_time_is_refused(recorded: Episode, timeout: float) -> None:
+    with pytest.raises(UsageError, match="more than 0 seconds"):
+        replay(recorded, timeout=timeout)
+
+
+def test_without_a_seed_values_are_left_to_chance_and_names_are_not() -> None:
+    task = Task("t", setup="import random")
+    drawn = played(task, "n = random.random()", seed=None)
+    replayed = replay(drawn)
+    assert told(replayed)[1] == ("s01-a01", "same names")
+    assert replayed.steps[1].details == (
+        "n has another value",
+        "the episode had no seed, so values may differ by chance",
+    )
+    assert (replayed.ok, replayed.compared) == (True, 1)
+    assert told(replay(played(task, "n = [1, 2]", seed=None)))[1] == ("s01-a01", "same")
+    (turn,) = drawn.turns
+    assert turn.result is not None
+    other = replace(turn, result=replace(turn.result, source="n = m = random.random()"))
+    replayed = replay(replace(drawn, turns=(other,)))
+    assert told(replayed)[1] == ("s01-a01", "differs")
+    assert "m should not be there" in replayed.steps[1].details
+
+
 def test_nothing_is_run_after_a_cell_that_failed(recorded: Episode) -> None:
     replayed = replay(edited(recorded, setup="1 / 0"))
     assert told(replayed) == [("ep-setup", "failed"), ("s01-a02", "not run")]
@@ -118,7 +159,7 @@ def test_without_a_recorded_digest_only_the_end_of_a_cell_counts(recorded: Episo
     turns = tuple(replace(turn, digest=None) for turn in recorded.turns)
     replayed = replay(replace(recorded, turns=turns))
     assert told(replayed)[1] == ("s01-a02", "no digest")
-    assert replayed.ok
+    assert (replayed.ok, replayed.compared) == (True, 0)
 
 
 def test_packages_that_are_not_as_recorded_are_named_and_used_ones_first(
@@ -147,6 +188,22 @@ def test_what_a_rejected_attempt_left_behind_is_named_where_the_replay_lacks_it(
     assert replayed.steps[1].details == (
         "NameError: name 'leak' is not defined",
         "rejected attempts had run in the session itself: s01-a01",
+    )
+
+
+def test_what_a_kernel_that_was_handed_in_had_is_named_where_the_replay_lacks_it() -> None:
+    with Kernel.start() as kernel:
+        kernel.run("rate = 2; price = 5").result()
+        episode = played(Task("t"), "total = rate * price", kernel=kernel)
+    assert episode.turns[0].accepted
+    replayed = replay(replace(episode, handed_in=("rate", "price")))
+    assert told(replayed) == [("ep-setup", "no digest"), ("s01-a01", "failed")]
+    assert replayed.steps[1].details == (
+        "NameError: name 'rate' is not defined",
+        (
+            "the episode began in a kernel that was handed in, and not in a fresh one; "
+            "it had rate, price"
+        ),
     )
 
 

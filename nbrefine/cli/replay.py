@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from nbrefine.rerun import Replay
 
 EXIT_CODES = (
-    "Exit codes: 0 the cells give the recorded state, 1 they do not, 2 wrong usage or input, "
-    "3 trouble with the kernel, 130 interrupted."
+    "Exit codes: 0 the cells give the recorded state, or ran to their end where none is recorded "
+    "(the last line and `compared` say so), 1 they do not, 2 wrong usage or input, 3 trouble with "
+    "the kernel, 130 interrupted."
 )
 
 SHOWN_PACKAGES = 8
@@ -27,7 +28,10 @@ def replay(
     kernel: Annotated[
         str | None, typer.Option(help="Name of the kernelspec.  [default: the recorded one]")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one cell may run.")] = 120.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="Seconds that one cell may run.  [default: as long as in the episode]"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Give one JSON document.")] = False,
 ) -> int:
     """Run setup and accepted cells in a fresh kernel and compare the state with the record.
@@ -56,7 +60,8 @@ def replay(
 
 def _summary(replayed: Replay) -> dict[str, Any]:
     return {
-        "same": replayed.ok,
+        "ok": replayed.ok,
+        "compared": replayed.compared,
         "kernel": replayed.kernel.name,
         "packages": [asdict(change) for change in replayed.packages],
         "steps": [
@@ -90,7 +95,8 @@ def _report(replayed: Replay) -> None:
 def _verdict(replayed: Replay) -> str:
     if (first := replayed.first) is not None:
         return f"The replay is not as recorded, first at {first.cell}."
-    compared = sum(step.verdict == "same" for step in replayed.steps)
-    if not compared:
-        return "Every cell ran to its end; the record has no state to compare."
-    return f"The accepted cells give the recorded state ({compared} compared)."
+    if not replayed.compared:
+        return "Every cell ran to its end, but nothing was compared: the record has no state."
+    if any(step.verdict == "same names" for step in replayed.steps):
+        return f"The accepted cells give the recorded names ({replayed.compared} states compared)."
+    return f"The accepted cells give the recorded state ({replayed.compared} compared)."

@@ -63,12 +63,30 @@ def test_another_state_ends_with_1_and_is_told_by_name(
     assert out.endswith("The replay is not as recorded, first at s01-a02.\n")
     assert call(["replay", str(path), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert told["same"] is False
+    assert (told["ok"], told["compared"]) == (False, 1)
     assert [(step["cell"], step["verdict"]) for step in told["steps"]] == [
         ("ep-setup", "no digest"),
         ("s01-a02", "differs"),
     ]
     assert "items" in told["steps"][1]["details"][0]
+
+
+def test_that_nothing_was_compared_is_said(
+    recorded: Episode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bare.ipynb"
+    turns = tuple(replace(turn, digest=None) for turn in recorded.turns)
+    save(replace(recorded, turns=turns), path)
+    assert call(["replay", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "Every cell ran to its end, but nothing was compared: the record has no state."
+    )
+    assert call(["replay", str(path), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["ok"], summary["compared"]) == (True, 0)
+    assert call(["replay", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "0 the cells give the recorded state, or ran to their end where none is" in told
 
 
 def test_changed_packages_are_told_before_the_cells(
@@ -90,6 +108,7 @@ def test_wrong_input_ends_with_2_and_a_kernel_that_does_not_start_with_3(
 ) -> None:
     assert call(["replay", str(tmp_path / "gone.ipynb")]) == 2
     assert call(["replay", str(saved), "--kernel", "no-such-kernel"]) == 2
+    assert call(["replay", str(saved), "--timeout", "0"]) == 2
     monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no interpreter that is started now comes up
     assert call(["replay", str(saved)]) == 3
-    assert capsys.readouterr().err.count("\n") == 3
+    assert capsys.readouterr().err.count("\n") == 4

@@ -64,29 +64,21 @@ class Environment:
         return found
 
 
-def interpreter(release: str) -> str | None:
-    """Find an interpreter of a release that runs and can make environments, on PATH or pyenv's."""
-    if release == RUNNING:
-        return sys.executable
-    name = f"python{release}"
-    candidates = [found] if (found := shutil.which(name)) else []
-    if shutil.which("pyenv"):  # its python3.12 on PATH says only that another one is the default
-        candidates += _ran("pyenv", "whence", "--path", name).stdout.split()
-    return next((each for each in candidates if _works(each, release)), None)
-
-
-def environment(python: str, release: str, requirement: str) -> Environment:
-    """Give the environment of an interpreter in which a requirement is installed.
+def environment(release: str, requirement: str) -> Environment | None:
+    """Give an environment in which a requirement is installed; None without such an interpreter.
 
     Parameters
     ----------
-    python: makes the environment.
+    release: of Python, such as "3.12"; any but the running one is looked for on PATH.
     requirement: as pip reads it.
 
     Raises
     ------
     CannotBeMade: it cannot be had, for example without the package index.
     """
+    python = sys.executable if release == RUNNING else _interpreter(release)
+    if python is None:
+        return None
     cache = Path(platformdirs.user_cache_dir("nbrefine-tests"))
     cache.mkdir(parents=True, exist_ok=True)
     words = "".join(each if each.isalnum() or each in ".-" else "_" for each in requirement)
@@ -98,6 +90,14 @@ def environment(python: str, release: str, requirement: str) -> Environment:
             (folder / _DONE).write_text(json.dumps(wanted))
     (about,) = folder.glob("lib/python*/site-packages/ipykernel-*.dist-info")
     return Environment(folder, release, about.name.split("-")[1].removesuffix(".dist"))
+
+
+def _interpreter(release: str) -> str | None:
+    name = f"python{release}"
+    candidates = [found] if (found := shutil.which(name)) else []
+    if shutil.which("pyenv"):  # its python3.12 on PATH says only that another one is the default
+        candidates += _ran("pyenv", "whence", "--path", name).stdout.split()
+    return next((each for each in candidates if _works(each, release)), None)
 
 
 def _works(python: str, release: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +43,39 @@ old = pytest.mark.parametrize("environment", OLD, indirect=True)
 Contents = dict[str, tuple[int, int]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def being_made(
+    request: pytest.FixtureRequest,
+) -> Iterator[dict[tuple[str, str], Future[Environment | None]]]:
+    """The environments that this run's tests ask for, made side by side while tests run."""
+    items = [
+        each for each in request.session.items if each.getparent(pytest.Module) is request.node
+    ]
+    wanted = dict.fromkeys(each.callspec.params["environment"] for each in items)  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(3) as pool:
+        yield {each: pool.submit(environments.environment, *each) for each in wanted}
+
+
+@pytest.fixture(scope="module")
 def as_it_was() -> dict[str, Contents]:
     """What was in each environment before its first kernel."""
     return {}
 
 
-@pytest.fixture(scope="session")
-def environment(request: pytest.FixtureRequest, as_it_was: dict[str, Contents]) -> Environment:
+@pytest.fixture(scope="module")
+def environment(
+    request: pytest.FixtureRequest,
+    being_made: dict[tuple[str, str], Future[Environment | None]],
+    as_it_was: dict[str, Contents],
+) -> Environment:
     release, requirement = request.param
-    python = environments.interpreter(release)
-    if python is None:
-        pytest.skip(f"there is no python{release} on PATH that runs")
     try:
-        made = environments.environment(python, release, requirement)
+        made = being_made[request.param].result()
     except environments.CannotBeMade as error:
         missing(f"an environment with {requirement} ({error})")
+        raise
+    if made is None:
+        pytest.skip(f"there is no python{release} on PATH that runs")
     as_it_was.setdefault(made.python, made.contents())
     return made
 

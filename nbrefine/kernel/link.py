@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -85,7 +85,8 @@ class Link:
         keeper: of an earlier kernel of the session, from which it is started if that is possible.
         """
         process = await start_process(launch, limit, keeper)
-        link = cls(process, process.connection, on_late)
+        async with _ended_on_error(process):
+            link = cls(process, process.connection, on_late)
         try:
             await link._ready(limit, launch.name)
             await link._prepare(limit)
@@ -110,7 +111,8 @@ class Link:
         cls, branch: KernelProcess, origin: KernelInfo, limit: float, on_late: Late
     ) -> Link:
         """Connect to a branch that was forked from a kernel known already."""
-        link = cls(branch, branch.connection, on_late)
+        async with _ended_on_error(branch):
+            link = cls(branch, branch.connection, on_late)
         try:
             await link._ready(limit, origin.name)
         except BaseException:
@@ -344,6 +346,16 @@ class Link:
             pass  # another client's
         elif kind != "clear_output" and not private_nonce(kind, content):
             self._on_late(kind, content)
+
+
+@contextlib.asynccontextmanager
+async def _ended_on_error(process: KernelProcess) -> AsyncIterator[None]:
+    """End a process that no link could be made to, for want of descriptors for one."""
+    try:
+        yield
+    except BaseException:
+        await asyncio.shield(asyncio.ensure_future(process.close()))
+        raise
 
 
 def _read_connection(path: Path) -> dict[str, Any]:

@@ -120,7 +120,8 @@ class ForkedKernel(Lifetime):
         self._watch = asyncio.ensure_future(self._attend(self._forked))
 
     def _heirs(self) -> tuple[Nursery, ...]:
-        return () if self._nursery is self.keeper.nursery else (self.keeper.nursery,)
+        """Give the other nurseries of the session: the next one above adopts it."""
+        return tuple(each for each in self.keeper.nurseries() if each is not self._nursery)
 
     async def _attend(self, forked: Forked) -> None:
         await forked.ended()
@@ -270,6 +271,7 @@ class Branch(ForkedKernel):
         ------
         KernelStartError: it could not be forked, or ended; its last words are quoted.
         """
+        keeper.add(checkpoint)
         name = launch.name if launch else ""
         branch = cls(keeper, checkpoint, name=name, display_name=name)
         settings = {"arguments": (), "overlay": overlay, "reseed": False}

@@ -28,6 +28,7 @@ from nbrefine.kernel.inside.branching import wire
 
 _FORK = 30.0  # seconds in which a nursery must have forked
 _EXIT = 1.0  # seconds from a process's end in which its parent must have told the exit status
+_LOOK = 0.05  # seconds after which one looks again, as another thread may have taken a message in
 _UNTOLD = -int(signal.SIGKILL)  # what ended a process whose parent ended with it
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class Nursery:
         role: "kernel", or of a template "keeper".
         spawn: what it needs to know.
         stdio: descriptors that become its 0, 1 and 2; they stay open here.
-        heirs: who becomes its parent when this nursery has ended before it.
+        heirs: who may become its parent when this nursery has ended before it.
         limit: seconds in which it must have forked.
 
         Raises
@@ -173,21 +174,13 @@ class Nursery:
         with self._lock:
             self._exits.pop(pid, None)
 
-    def exit_of(self, pid: int, wait: float) -> Exit | None:
-        """Give the exit of an expected process, blocking for at most so many seconds."""
-        deadline = time.monotonic() + wait
-        while True:
-            with self._lock:
-                if not self.closed:
-                    self._take()
-                known = self._exits.get(pid)
-                if known is None or known.done():
-                    return known.result() if known else None
-                poll = select.poll()
-                poll.register(self._connection, select.POLLIN)
-            if (left := deadline - time.monotonic()) <= 0:
-                return None
-            poll.poll(1000 * left)
+    def exit_of(self, pid: int) -> Exit | None:
+        """Give the exit of an expected process, if it has been told by now."""
+        with self._lock:
+            if not self.closed:
+                self._take()
+            known = self._exits.get(pid)
+            return known.result() if known is not None and known.done() else None
 
     async def exited(self, pid: int, wait: float) -> Exit | None:
         """Give the exit of an expected process, waiting for at most so many seconds."""
@@ -202,6 +195,13 @@ class Nursery:
             return await self._heard(own, wait)
         except (KernelStartError, TimeoutError):
             return None
+
+    def wait_with(self, poll: select.poll) -> bool:
+        """Have a poll wake up when there is something to take in; False once that cannot be."""
+        with self._lock:
+            if not self.closed:
+                poll.register(self._connection, select.POLLIN)
+            return not self.closed
 
     def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         if self.closed:
@@ -343,8 +343,7 @@ class Forked:
     def poll(self) -> int | None:
         """Look whether it has ended; give its exit status, None while it runs."""
         if not self._gone and self._ended(0):
-            for each in self._parents:
-                self.exit = self.exit or each.exit_of(self.pid, _EXIT)
+            self.exit = _exit_from(self._parents, self.pid)
             self._bury()
         return self.returncode
 
@@ -365,9 +364,10 @@ class Forked:
         """Wait on the running loop until it has ended, and tell whether it has."""
         if not self._gone and not await readable(limit, self.pidfd):
             return False
-        for each in () if self._gone else self._parents:
-            self.exit = self.exit or await each.exited(self.pid, _EXIT)
-        self._bury()
+        if not self._gone:
+            told = await _exited(self._parents, self.pid)
+            self.exit = self.exit or told
+            self._bury()
         return True
 
     def send_signal(self, number: int) -> None:
@@ -406,6 +406,35 @@ class Forked:
         forked_pids.discard(self.pid)
         for each in self._parents:
             each.forget(self.pid)
+
+
+def _exit_from(parents: Sequence[Nursery], pid: int) -> Exit | None:
+    """Give the exit of a process that has ended, blocking until one of its parents tells it."""
+    deadline = time.monotonic() + _EXIT
+    while True:
+        for each in parents:
+            if (told := each.exit_of(pid)) is not None:
+                return told
+        poll = select.poll()
+        waiting = [each for each in parents if each.wait_with(poll)]
+        if not waiting or time.monotonic() >= deadline:
+            return None
+        poll.poll(1000 * _LOOK)
+
+
+async def _exited(parents: Sequence[Nursery], pid: int) -> Exit | None:
+    """Give the exit of a process that has ended as soon as one of its parents tells it."""
+    asking = {asyncio.ensure_future(each.exited(pid, _EXIT)) for each in parents}
+    told: Exit | None = None
+    try:
+        while asking and told is None:
+            answered, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+            for each in answered:
+                told = told or each.result()
+    finally:
+        for each in asking:
+            each.cancel()
+    return told
 
 
 async def readable(limit: float | None, *descriptors: int) -> bool:

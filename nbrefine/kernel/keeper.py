@@ -48,6 +48,7 @@ class Keeper:
         self.ipykernel = ipykernel
         self.folder = folder.path
         """Where the session's sockets and files are; only this user can enter it."""
+        self._nurseries = [nursery]
         self._runtime = folder
         self._process = process
         self._numbers = itertools.count(1)
@@ -133,6 +134,16 @@ class Keeper:
     def alive(self) -> bool:
         """Whether it can fork."""
         return self.nursery.open()
+
+    def add(self, checkpoint: Nursery) -> None:
+        """Note a checkpoint from which a branch of the session is about to be forked."""
+        if checkpoint not in self._nurseries:
+            self._nurseries.append(checkpoint)
+
+    def nurseries(self) -> list[Nursery]:
+        """Give what may be the parent of a process of the session: itself, and the checkpoints."""
+        self._nurseries = [each for each in self._nurseries if not each.closed]
+        return list(self._nurseries)
 
     def number(self) -> int:
         """Give the next kernel of the session its number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -148,6 +150,20 @@ def test_the_exit_of_an_adopted_branch_is_known(kernel: Kernel) -> None:
     assert result.death.peak_memory is not None
 
 
+def test_the_exit_of_a_session_below_a_checkpoint_that_is_held_is_known_at_once(
+    kernel: Kernel,
+) -> None:
+    with kernel.checkpoint().result():
+        for _ in range(2):
+            kernel.run("0").result()
+            kernel.adopt(kernel.branch().result()).result()
+        began = time.monotonic()
+        died = kernel.run("import os; os._exit(3)").result()
+        assert died.death is not None
+        assert died.death.exit_code == 3
+        assert time.monotonic() - began < 0.9  # a second is how long one waits for who tells it
+
+
 def test_a_restart_is_forked_from_the_same_keeper_with_nothing_of_before(kernel: Kernel) -> None:
     keeper = keeper_of(kernel)
     kernel.run("import json; json.mine = 1; x = 1").result()
@@ -205,6 +221,26 @@ def test_many_branches_leave_no_descriptor_process_or_number(
     for _ in range(20):
         branch()
     until(lambda: held() == before)
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_what_cannot_be_connected_to_is_ended(
+    base: Path, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None], branches: bool
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with contextlib.ExitStack() as stack:
+        kernel = stack.enter_context(Kernel.start()) if branches else None
+        start = kernel.branch if kernel else Kernel.start
+        if kernel:
+            kernel.branch().result().close()
+        before, kernels = set(forked_pids), set(base.iterdir())
+        with monkeypatch.context() as patch:
+            patch.setattr("nbrefine.kernel.link.Channels", full)
+            with pytest.raises(OSError, match="Too many"):
+                start().result(60)
+        until(lambda: forked_pids == before and set(base.iterdir()) == kernels)
 
 
 def test_a_program_that_is_no_interpreter_is_started_plainly(

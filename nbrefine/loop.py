@@ -19,7 +19,7 @@ from typing import Any
 
 from nbrefine._portal import Run
 from nbrefine.budget import Budget
-from nbrefine.env import IsolationPolicy, NotebookEnvironment
+from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, NotebookEnvironment, WorkspaceMode
 from nbrefine.errors import (
     BudgetExceeded,
     InvalidTaskError,
@@ -78,7 +78,9 @@ def start(
     sampling: Sampling = Sampling(temperature=0.0),
     seed: int | None = 0,
     isolation: IsolationPolicy = "auto",
+    rebuild_limit: float = REBUILD_LIMIT,
     confirm: Callable[[str], bool] | None = None,
+    workspace: WorkspaceMode = "auto",
     record: str | Path | None = None,
     overwrite: bool = False,
     cwd: str | Path | None = None,
@@ -104,7 +106,7 @@ def start(
     budget: what may be spent; checked before every model call.
     sampling: how replies are drawn; a seed of its own is made from `seed` for every turn.
     seed: seeds the session and the model's sampling; None leaves both to chance.
-    isolation, confirm: see `NotebookEnvironment`.
+    isolation, rebuild_limit, confirm, workspace: see `NotebookEnvironment`.
     record: path `NAME.ipynb` of the episode notebook, written while the episode runs; all of an
         output that it must cut goes to files in `NAME.files`.
     overwrite: whether a recorded episode at that path may be replaced.
@@ -139,7 +141,9 @@ def start(
         timeout=timeout,
         test_timeout=test_timeout,
         isolation=isolation,
+        rebuild_limit=rebuild_limit,
         confirm=confirm,
+        workspace=workspace,
         history=history,
         rules=rules,
         cwd=folder,
@@ -163,6 +167,8 @@ def start(
                 "timeout": timeout,
                 "test_timeout": test_timeout,
                 "isolation": isolation,
+                "rebuild_limit": rebuild_limit,
+                "workspace": workspace,
                 "rules": asdict(rules),
                 "temperature": sampling.temperature,
                 "top_p": sampling.top_p,
@@ -305,6 +311,10 @@ class Refiner:
             return await self._fold_task
         except BudgetExceeded as limit:
             return Stop("budget", limit.message)
+        except RunStopped as refused:
+            if self.episode is None:
+                raise
+            return Stop("stopped", refused.message)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise

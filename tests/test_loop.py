@@ -54,6 +54,26 @@ def test_a_wrong_attempt_then_a_right_one_solves_the_task() -> None:
     assert episode.model == "scripted"
 
 
+def test_a_person_who_refuses_an_attempt_ends_the_episode_without_a_fault() -> None:
+    pools = "import polars\npolars.DataFrame({'a': [1]}).lazy().sum().collect()"
+    episode = refine(
+        "t", model=[WRONG], setup=pools, tests=TESTS, rebuild_limit=0, confirm=lambda why: False
+    )
+    assert episode.stop is not None
+    assert episode.stop.reason == "stopped"
+    assert "polars" in episode.stop.detail
+    assert episode.verdict == "failed"
+
+
+def test_workspace_and_rebuild_limit_are_set_and_recorded(tmp_path: Path) -> None:
+    write = "```python\n_ = open('made.txt', 'w').write('1')\n1 / 0\n```"
+    settings: dict[str, Any] = {"workspace": "report", "rebuild_limit": 1.5}
+    episode = refine("t", model=[write], max_turns=1, cwd=tmp_path, **settings)
+    assert (tmp_path / "made.txt").exists()
+    assert episode.settings["workspace"] == "report"
+    assert episode.settings["rebuild_limit"] == 1.5
+
+
 def test_the_model_is_told_what_failed_and_sees_its_own_code() -> None:
     model = ScriptedModel([WRONG, RIGHT])
     refine("Write add(a, b).", tests=TESTS, model=model)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from nbrefine.env.base import Environment
-from nbrefine.env.notebook import NotebookEnvironment, NotebookHidden
+from nbrefine.env.notebook import REBUILD_LIMIT, NotebookEnvironment, NotebookHidden
 from nbrefine.env.session import IsolationPolicy
+from nbrefine.kernel.workspace import WorkspaceMode
 
-__all__ = ["Environment", "IsolationPolicy", "NotebookEnvironment", "NotebookHidden"]
+__all__ = [
+    "REBUILD_LIMIT",
+    "Environment",
+    "IsolationPolicy",
+    "NotebookEnvironment",
+    "NotebookHidden",
+    "WorkspaceMode",
+]

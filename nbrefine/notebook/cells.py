@@ -75,7 +75,7 @@ def _summary(episode: Episode, name: str) -> Cell:
         fence(prompt, lines=40) if prompt.strip() != title else "",
         table(["Fact", "Value"], [[label, plain(fact)] for label, fact in wording.facts(episode)]),
         table(["Step", "Result", "Attempts", "Tests"], rows) if rows else "",
-        _GUIDE if episode.accepted else _GUIDE_UNSOLVED,
+        _guide(episode),
         f"    nbrefine show {shlex.quote(name)} --step",
         _warning(episode),
         *(plain(f"Setup: {cut}", 1_000) for cut in cuts),
@@ -83,14 +83,16 @@ def _summary(episode: Episode, name: str) -> Cell:
     return _markdown("ep-summary", "summary", parts)
 
 
-_READ = "To read the attempts one by one in a terminal:"
-
-_GUIDE = "Run All gives the accepted state. Rejected attempts are text, not code cells. " + _READ
-
-_GUIDE_UNSOLVED = (
-    "No attempt was accepted, so Run All runs the setup alone. Rejected attempts are text, not "
-    "code cells. " + _READ
-)
+def _guide(episode: Episode) -> str:
+    runs = "Run All gives the accepted state."
+    if not episode.accepted:
+        runs = "No attempt was accepted, so Run All runs the setup alone."
+    elif episode.handed_in is not None:
+        runs = "Run All runs the accepted cells."
+    return (
+        f"{runs} {plain(wording.came_with(episode), 1_000)} Rejected attempts are text, not code "
+        "cells. To read the attempts one by one in a terminal:"
+    ).replace("  ", " ")
 
 
 def _fate(turns: Sequence[Turn]) -> str:
@@ -147,7 +149,13 @@ def _plan(step: int, turns: Sequence[Turn]) -> Cell:
         for turn in turns
         if turn.accepted and turn.files and turn.files.describe()
     ]
-    return _markdown(f"s{step:02d}-plan", "plan", [f"## Step {step}", told, *files, *cuts])
+    where = [
+        plain(f"Attempt {turn.attempt}, accepted: {wording.isolation(turn)}", 1_000)
+        for turn in turns
+        if turn.accepted and (turn.isolation != "fork" or turn.isolation_reason)
+    ]
+    parts = [f"## Step {step}", told, *where, *files, *cuts]
+    return _markdown(f"s{step:02d}-plan", "plan", parts)
 
 
 def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:

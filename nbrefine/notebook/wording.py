@@ -11,6 +11,9 @@ from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
 from nbrefine.values import CaseResult, Episode, Turn
 
+NAMED = 12
+"""Variables of a session that are named."""
+
 COLUMNS = 8
 """Attempts a test matrix shows; a page holds no more columns."""
 
@@ -66,6 +69,19 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
         ("Recorded", f"{_moment(episode.created)} by nbrefine {episode.version}".strip()),
     ]
     return [(label, fact) for label, fact in found if fact]
+
+
+def came_with(episode: Episode) -> str:
+    """Say what an episode needs that is not in its record; "" where there is nothing."""
+    names = episode.handed_in
+    if names is None:
+        return ""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    held = f", which held {', '.join(names[:NAMED])}{more}" if names else ""
+    return (
+        f"The episode began in a live session that was handed in{held}. None of that is in the "
+        "record, so in a fresh kernel its cells may fail or give another state."
+    )
 
 
 def _moment(created: str) -> str:

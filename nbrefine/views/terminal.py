@@ -80,6 +80,7 @@ def _header(episode: Episode) -> list[RenderableType]:
         *([_block(prompt, lines=30)] if prompt.strip() != title else []),
         _line(wording.verdict(episode), "bold"),
         facts,
+        *([_line(told, "yellow")] if (told := wording.came_with(episode)) else []),
     ]
 
 

@@ -126,6 +126,36 @@ def test_the_summary_warns_where_a_rejected_attempt_touched_the_session(
         assert warning not in _cells(clean)["ep-summary"]["source"]
 
 
+def test_the_guide_of_an_episode_in_a_live_session_does_not_promise_its_state(
+    repaired: Episode,
+) -> None:
+    promise = "Run All gives the accepted state"
+    assert promise in _cells(repaired)["ep-summary"]["source"]
+    live = replace(repaired, handed_in=("df", *(f"name{n}" for n in range(20))))
+    said = _cells(live)["ep-summary"]["source"]
+    assert promise not in said
+    assert "began in a live session that was handed in, which held df, name0" in said
+    assert "and 9 more. None of that is in the record" in said
+
+
+def test_the_plan_tells_where_an_accepted_attempt_ran_if_not_simply_in_a_branch(
+    repaired: Episode,
+) -> None:
+    first, second = repaired.turns
+    cases: list[tuple[Isolation, str, str]] = [
+        ("fork", "", ""),
+        ("fork", "its tests ran in the attempt itself", "branch of the session"),
+        ("rebuild", "the kernel cannot be branched", "rebuilt from the setup"),
+        ("none", "asked for", "live session as it was"),
+    ]
+    for isolation, reason, told in cases:
+        turn = replace(second, isolation=isolation, isolation_reason=reason)
+        source = _cells(replace(repaired, turns=(first, turn)))["s01-plan"]["source"]
+        assert ("Attempt 2, accepted: It ran in" in source) == bool(told)
+        assert told in source
+        assert reason in source
+
+
 def test_hidden_tests_and_reference_cannot_be_read_in_the_notebook(repaired: Episode) -> None:
     task = replace(repaired.task, hidden_tests="assert secret_check()", reference="answer = 42")
     made = notebook.to_notebook(replace(repaired, task=task))

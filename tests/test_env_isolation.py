@@ -18,6 +18,7 @@ from nbrefine.env import NotebookEnvironment
 from nbrefine.env.session import Session
 from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, RunStopped
 from nbrefine.kernel import Kernel
+from nbrefine.outputs import Stream
 from nbrefine.state import Action, State, StepResult
 from nbrefine.values import Task, Turn
 
@@ -344,6 +345,66 @@ def test_a_kernel_of_another_language_is_rebuilt_and_says_why(bash_kernel: str) 
         pytest.raises(BranchRefused),
     ):
         env.step(env.reset(seed=None)[0], code("true"))
+
+
+def test_late_output_of_the_session_is_not_put_into_a_rejected_branch(tmp_path: Path) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
+    setup = f"""
+import pathlib, threading, time
+def work():
+    while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)
+    print('late')
+    pathlib.Path({str(done)!r}).touch()
+threading.Thread(target=work).start()"""
+    with (
+        Kernel.start() as kernel,
+        NotebookEnvironment(Task("t", setup=setup), kernel=kernel) as env,
+    ):
+        first = env.step(env.reset()[0], code("1 / 0"))
+        go.touch()
+        until(done.exists)
+        kernel.variables().result()  # what was printed before has arrived with its answer
+        episode = env.step(first.next_state, code("y = 1")).next_state.hidden.episode
+    assert newest(first).isolation == "fork"
+    assert episode.setup.outputs == (Stream("stdout", "late\n", late=True),)
+    assert not any("late" in turn.result.text for turn in episode.turns)
+
+
+def test_an_episode_in_a_kernel_that_was_handed_in_records_what_that_held() -> None:
+    with Kernel.start() as kernel:
+        kernel.run("df, n = [1], 2").result()
+        with NotebookEnvironment(Task("t", setup="mine = 1"), kernel=kernel) as env:
+            assert env.reset()[0].hidden.episode.handed_in == ("df", "n")
+    with NotebookEnvironment(Task("t", setup="mine = 1")) as env:
+        assert env.reset()[0].hidden.episode.handed_in is None
+
+
+def test_a_kernel_that_was_handed_in_keeps_no_copy_when_the_environment_has_ended() -> None:
+    with Kernel.start() as kernel:
+        with NotebookEnvironment(Task("t"), kernel=kernel) as env:
+            start = env.reset()[0]
+            env.step(start, code("1 / 0"))
+            pid = checkpoint_of(start)
+            assert running(pid)
+        until(lambda: not running(pid))
+
+
+def test_what_tests_write_without_an_overlay_is_not_taken_for_the_attempt_s(
+    tmp_path: Path,
+) -> None:
+    tests = "open('of_tests.txt', 'w').close()\nassert True"
+    task = Task("t", tests=tests)
+    with NotebookEnvironment(task, workspace="report", cwd=tmp_path) as env:
+        turn = newest(env.step(env.reset()[0], code("open('mine.txt', 'w').close()")))
+    assert turn.files is not None
+    assert [change.path for change in turn.files.changes] == ["mine.txt"]
+
+
+def test_a_database_that_a_branch_shares_is_recorded(tmp_path: Path) -> None:
+    setup = f"import sqlite3\ndb = sqlite3.connect({str(tmp_path / 'a.db')!r})"
+    with NotebookEnvironment(Task("t", setup=setup)) as env:
+        turn = newest(env.step(env.reset()[0], code("1 / 0")))
+    assert any("a.db" in each for each in turn.shared)
 
 
 @pytest.fixture

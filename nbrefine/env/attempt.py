@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nbrefine.bindings import StateChange
 from nbrefine.env.folder import FolderWatch
@@ -28,6 +29,8 @@ class Attempt:
     accepted: bool
     isolation: Isolation
     reason: str
+    shared: tuple[str, ...]
+    """What its branch had in common with the session."""
     left: Snapshot | None
     """What its namespace held after the cell; None where that is gone or does not answer."""
     change: StateChange | None
@@ -101,6 +104,7 @@ async def attempt(
         accepted=kept,
         isolation=isolation,
         reason="; ".join(part for part in (place.reason, unbranched, note) if part),
+        shared=place.shared,
         left=left,
         change=changes(place.seen, left) if left else None,
         files=files,
@@ -138,16 +142,22 @@ async def _judge(
     if bench is None:
         left, files = await _look(place.kernel), await watch.end()
         return await _run_tests(place.kernel, task, limit), why, left, files
-    looking = asyncio.ensure_future(_look(place.kernel))
-    watching = asyncio.ensure_future(watch.end())
+    beside: list[asyncio.Future[Any]] = []
     try:
+        # Without an overlay the tests' files would be taken for the attempt's.
+        files = None if watch.held_back else await watch.end()
+        looking = asyncio.ensure_future(_look(place.kernel))
+        beside.append(looking)
+        if watch.held_back:
+            beside.append(asyncio.ensure_future(watch.end()))
         report = await _run_tests(bench, task, limit)
-        return report, "", await looking, await watching
+        left = await looking
+        return report, "", left, await beside[-1] if watch.held_back else files
     finally:
         session.part(bench)
-        for each in (looking, watching):
+        for each in beside:
             each.cancel()
-        await asyncio.wait({looking, watching})
+        await asyncio.gather(*beside, return_exceptions=True)  # or nobody asks what they raised
 
 
 async def _run_tests(kernel: Kernel, task: Task, limit: float) -> TestReport:

@@ -29,9 +29,14 @@ class FolderWatch:
             return cls(kernel, None)
         return cls(kernel, await _scan(kernel))
 
+    @property
+    def held_back(self) -> bool:
+        """Whether what is written does not reach the folder itself."""
+        return self._kernel.core.layer is not None
+
     async def end(self) -> FileChanges | None:
         """Tell what has changed; None where nobody could look."""
-        if self._kernel.core.layer is not None:
+        if self.held_back:
             return await self._kernel.files()
         after = await _scan(self._kernel)
         if self._before is None or after is None:

@@ -71,14 +71,18 @@ class NotebookEnvironment(Environment):
     branch of the session (isolation `fork`), and its tests in a branch of that.  Where the kernel
     cannot branch, or not safely, the session is rebuilt in a fresh kernel (`rebuild`) if that
     takes at most `rebuild_limit`; else the attempt runs in the session as it is (`none`), but in
-    a kernel that was handed in only where that was asked for.  The turn says which, and why.  A
-    state may be stepped any number of times.
+    a kernel that was handed in only where that was asked for.  The turn says which, and why.
+
+    A state may be stepped any number of times.  An older one brings back its namespace, but not
+    the files of the working folder as they were then: what accepted attempts have written since
+    stays.
 
     Parameters
     ----------
     tasks: one task, or several chosen by `options={"task_index": i}` on reset.
     kernel: a kernelspec's name, of which every episode gets a fresh kernel, or a live
-        `Kernel`, which is used as it is and stays open.
+        `Kernel`, which is used as it is and stays open; seeds and the task's setup run in it
+        as cells, without a branch.
     max_turns: turns until an episode is truncated.
     timeout: seconds a cell may run; None for no limit.
     test_timeout: seconds one test may run.
@@ -159,6 +163,8 @@ class NotebookEnvironment(Environment):
     def settle(self, state: State) -> None:
         """Let the session go on from a state, of several that were reached from one.
 
+        That is its namespace; files that other accepted attempts have written stay as they are.
+
         Raises
         ------
         KernelError: that state is not kept any more and cannot be rebuilt.
@@ -203,6 +209,7 @@ class NotebookEnvironment(Environment):
                 f"Tests run in a Python kernel, and this one speaks {language}",
                 hint="Give the task without tests",
             )
+        handed_in = await self._session.handed_in()
         setup = await self._session.setup(_setup_source(task, seed, language))
         seen = await self._session.look(self._session.here)
         shown = describe(seen.variables)
@@ -213,6 +220,7 @@ class NotebookEnvironment(Environment):
             id=options.get("episode_id") or uuid4().hex,
             created=utc_now(),
             kernel=await self._session.described(),
+            handed_in=handed_in,
             seed=seed,
             setup=setup,
             version=__version__,
@@ -310,6 +318,7 @@ class NotebookEnvironment(Environment):
             accepted=done.accepted,
             isolation=done.isolation,
             isolation_reason=" ".join(part for part in (done.reason, stale) if part),
+            shared=done.shared,
             digest=done.left.digest if done.left and done.accepted else None,
             change=done.change,
             files=done.files,
@@ -380,15 +389,20 @@ except ImportError:
 
 
 def _with_late(episode: Episode, late: tuple[Output, ...]) -> Episode:
-    """Give what arrived after the last cell had ended to the turn that left it behind."""
-    at = max((i for i, turn in enumerate(episode.turns) if turn.result), default=None)
-    if not late or at is None:
+    """Give what came late in the session to the last cell that ran in it: not in a lost branch."""
+    if not late:
         return episode
-    turn = episode.turns[at]
-    assert turn.result is not None
-    result = replace(turn.result, outputs=turn.result.outputs + late)
-    turns = (*episode.turns[:at], replace(turn, result=result), *episode.turns[at + 1 :])
-    return replace(episode, turns=turns)
+    for at, turn in reversed(list(enumerate(episode.turns))):
+        if turn.result is not None and (turn.accepted or turn.isolation != "fork"):
+            told = replace(turn, result=_longer(turn.result, late))
+            return replace(episode, turns=(*episode.turns[:at], told, *episode.turns[at + 1 :]))
+    if episode.setup is None:
+        return episode
+    return replace(episode, setup=_longer(episode.setup, late))
+
+
+def _longer(result: CellResult, late: tuple[Output, ...]) -> CellResult:
+    return replace(result, outputs=result.outputs + late)
 
 
 def _read(action: Action, language: str) -> Extraction:

@@ -107,6 +107,8 @@ class Place:
     """What its namespace held at the beginning."""
     kept: bool = False
     """Whether the session keeps what is done there also if it is rejected."""
+    shared: tuple[str, ...] = ()
+    """What a branch has in common with the session."""
 
     @property
     def intact(self) -> bool:
@@ -178,6 +180,12 @@ class Session:
         """Tell which kernel it is and which packages it has."""
         return replace(self.kernel.info, packages=await packages(self.kernel.core))
 
+    async def handed_in(self) -> tuple[str, ...] | None:
+        """Name the variables that the kernel has come with; None for a fresh one of ours."""
+        if self._ours:
+            return None
+        return tuple(variable.name for variable in (await snapshot(self.kernel.core)).variables)
+
     async def setup(self, source: str) -> CellResult | None:
         """Run the setup cell, where there is one.
 
@@ -230,13 +238,15 @@ class Session:
         except KernelStartError:  # the copy's process may have been ended, as by a lack of memory
             kernel = await self._branch_of(point)
         assert point.copy is not None
-        told = [f"{hazard.detail} ({hazard.verdict})" for hazard in point.copy.hazards]
+        hazards = point.copy.hazards
+        told = "; ".join(f"{hazard.detail} ({hazard.verdict})" for hazard in hazards)
+        shared = tuple(hazard.detail for hazard in hazards if hazard.verdict == "shared")
         try:
             seen = point.seen or await snapshot(kernel.core)
         except BaseException:
             await kernel.aclose()
             raise
-        return Place(kernel, "fork", "; ".join(told), kernel.epoch, seen)
+        return Place(kernel, "fork", told, kernel.epoch, seen, shared=shared)
 
     async def _branch_of(self, point: Point) -> Kernel:
         if not self.kernel.owned and not self._is_at(point):
@@ -431,6 +441,9 @@ class Session:
             point.release()
         if self._ours:
             await self.kernel.shutdown()
+        elif self._points and (idle := self.kernel.core.copy) is not None:
+            self.kernel.core.copy = None
+            idle.retire()
 
 
 async def _closed(branch: Kernel) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import keyword
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -49,8 +50,14 @@ def kernelspec(name: str, preload: tuple[str, ...]) -> dict[str, Any]:
 
     Raises
     ------
-    UsageError: one of the packages is not there.
+    UsageError: one of the packages is not there, or is no name of a module.
     """
+    for package in preload:
+        if not all(_is_name(part) for part in package.split(".")):
+            raise UsageError(
+                f"{package!r} is no name of a module",
+                hint="Name modules with commas between them: numpy,pandas",
+            )
     missing = [package for package in preload if not _is_there(package)]
     if missing:
         raise UsageError(
@@ -93,7 +100,10 @@ def install(spec: dict[str, Any], name: str, prefix: str | None) -> Path:
                 )
             )
         except ValueError as error:
-            raise UsageError(str(error), hint="Use letters, digits, '-', '_' and '.'") from error
+            raise UsageError(
+                f"A kernelspec cannot be named {name!r}",
+                hint="Use letters, digits, '-', '_' and '.'",
+            ) from error
         except OSError as error:
             raise UsageError(
                 f"The kernelspec cannot be written: {error}",
@@ -129,6 +139,10 @@ async def _entry(name: str, spec: KernelSpec) -> Entry:
     except (Unforkable, KernelStartError) as error:
         reason = " ".join(str(error).split())
     return Entry(name, spec.display_name, spec.language, interpreter, not reason, reason)
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def _is_there(package: str) -> bool:

@@ -79,7 +79,12 @@ def test_the_users_folder_is_where_jupyter_looks(
     [
         (["--preload", "no_such_package"], "has no no_such_package. Run: "),
         (["--user", "--sys-prefix"], "name different places. Give one of them"),
-        (["--name", "a b", "--prefix", "PREFIX"], "Use letters, digits, '-', '_' and '.'"),
+        (["--preload", "a;b"], "'a;b' is no name of a module. Name modules with commas"),
+        (["--preload", "numpy,-r x"], "'-r x' is no name of a module. "),
+        (
+            ["--name", "a b", "--prefix", "PREFIX"],
+            "nbrefine: A kernelspec cannot be named 'a b'. Use letters, digits, '-', '_' and '.'\n",
+        ),
         (["--prefix", "/proc/none"], "cannot be written"),
     ],
 )

@@ -35,6 +35,21 @@ T = TypeVar("T")
 _Answer: TypeAlias = concurrent.futures.Future[tuple[dict[str, Any], list[int]]]
 
 
+class Unattachable(KernelStartError):
+    """A process was forked, and then could not become a kernel.
+
+    Parameters
+    ----------
+    trouble: its traceback.
+    unsuitable: its ipykernel seems to be another one than is relied upon.
+    """
+
+    def __init__(self, trouble: str, *, unsuitable: bool) -> None:
+        super().__init__(f"The kernel could not be set up:\n{trouble[-2000:]}")
+        self.reason = trouble.rpartition("\n")[2]
+        self.unsuitable = unsuitable
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How a process has ended."""
@@ -310,7 +325,8 @@ class Forked:
 
         Raises
         ------
-        KernelStartError: it ended, said that it is broken, or said nothing in time.
+        Unattachable: it says that it could not be set up.
+        KernelStartError: it ended, or said nothing in time.
         """
         deadline = time.monotonic() + limit
         while True:
@@ -327,8 +343,9 @@ class Forked:
             if message is None:
                 raise KernelStartError("The kernel ended before it was ready")
             if "broken" in message:
-                said = str(message["broken"]).strip()
-                raise KernelStartError(f"The kernel could not be set up:\n{said[-2000:]}")
+                raise Unattachable(
+                    str(message["broken"]).strip(), unsuitable=message.get("unsuitable") is True
+                )
             if "ready" in message:
                 ready: dict[str, Any] = message["ready"]
                 return ready

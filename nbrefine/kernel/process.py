@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nbrefine.errors import KernelStartError, UsageError
 from nbrefine.kernel.building import Unbuildable
 from nbrefine.kernel.environment import kernel_environment
-from nbrefine.kernel.evidence import recorded
+from nbrefine.kernel.evidence import record, recorded
 from nbrefine.kernel.forked import Branch, Fresh
+from nbrefine.kernel.forking import Unattachable
 from nbrefine.kernel.keeper import Keeper
 from nbrefine.kernel.launch import (
     QUIET,
@@ -114,13 +115,19 @@ async def _fork(
 ) -> Fresh:
     if keeper is None or not keeper.alive:
         keeper = await _new_keeper(launch, spec, command)
-    return await Fresh.start(
-        keeper,
-        launch,
-        display_name=spec.display_name,
-        arguments=(*QUIET, *command.arguments, *launch.arguments),
-        limit=limit,
-    )
+    try:
+        return await Fresh.start(
+            keeper,
+            launch,
+            display_name=spec.display_name,
+            arguments=(*QUIET, *command.arguments, *launch.arguments),
+            limit=limit,
+        )
+    except Unattachable as error:
+        wrong = f"a fork of ipykernel {keeper.ipykernel} could not be set up: {error.reason}"
+        if error.unsuitable:
+            record(keeper, wrong, lasting=False)
+        raise Unforkable(wrong) from error
 
 
 async def _new_keeper(launch: Launch, spec: KernelSpec, command: PythonCommand) -> Keeper:

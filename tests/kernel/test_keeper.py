@@ -20,6 +20,7 @@ import pytest
 from nbrefine._portal import Run
 from nbrefine.errors import RunStopped
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.forked import Fresh
 from nbrefine.kernel.forking import forked_pids, nurseries
 from nbrefine.kernel.keeper import Keeper
 
@@ -331,3 +332,38 @@ def test_the_portal_is_never_held_up_while_branches_are_closed(kernel: Kernel) -
     Run(measure()).result()
     # A limit for a busy machine; on a quiet one the longest pause is 3 ms.
     assert max(pauses) < 0.25
+
+
+def test_a_kernel_that_cannot_be_set_up_in_a_fork_is_started_plainly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernelspec: Callable[..., str]
+) -> None:
+    monkeypatch.setattr("nbrefine.kernel.evidence._known", {})
+    # A change of ipykernel that is noticed only when the sockets are made.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "from ipykernel import iostream\n"
+        "plain = iostream.IOPubThread.__init__\n"
+        "def changed(*given, **settings):\n"
+        "    if sys._getframe(1).f_globals['__name__'].startswith('_nbrefine'):\n"
+        "        raise TypeError('an argument too many')\n"
+        "    plain(*given, **settings)\n"
+        "iostream.IOPubThread.__init__ = changed\n"
+    )
+    argv = (sys.executable, "-m", "ipykernel", "-f", "{connection_file}")
+    name = kernelspec("changed", *argv, env={"PYTHONPATH": str(tmp_path)})
+    forks = []
+    start = Fresh.start
+
+    async def counted(*given: Any, **settings: Any) -> Fresh:
+        forks.append(given)
+        return await start(*given, **settings)
+
+    monkeypatch.setattr(Fresh, "start", counted)
+    for _ in range(2):
+        with Kernel.start(name) as kernel:
+            process = kernel.core.link.process
+            assert process is not None
+            assert process.keeper is None
+            assert process.unbranchable.endswith("set up: TypeError: an argument too many")
+            assert kernel.run("6 * 7").result().text == "42\n"
+    assert len(forks) == 1  # the second start knows

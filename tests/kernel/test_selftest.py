@@ -9,7 +9,7 @@ import pytest
 
 from nbrefine._portal import Run
 from nbrefine.errors import BranchRefused
-from nbrefine.kernel import Kernel, evidence
+from nbrefine.kernel import Kernel, evidence, selftest
 from nbrefine.kernel.keeper import Keeper
 from nbrefine.kernel.selftest import proven
 
@@ -55,6 +55,18 @@ def test_an_interpreter_that_was_refuted_is_started_plainly_and_does_not_branch(
         assert process.unbranchable == "its branches forget"
         with pytest.raises(BranchRefused, match="its branches forget"):
             kernel.branch().result()
+
+
+def test_a_test_that_came_to_no_end_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Kernel.start() as kernel:
+        with monkeypatch.context() as patch:
+            patch.setattr(selftest, "_LIMIT", 0.0)
+            with pytest.raises(BranchRefused, match="self-test failed"):
+                kernel.branch().result()
+        assert list(tmp_path.iterdir()) == []
+        kernel.branch().result().close()
 
 
 def test_a_torn_record_counts_for_nothing(tmp_path: Path) -> None:

@@ -80,9 +80,13 @@ class Server:
         """
         try:
             self._begin(order, fresh=fresh)
-        except BaseException:  # noqa: BLE001 - whatever it was, the controller must hear of it
+        except BaseException as error:  # noqa: BLE001 - the controller must hear of it
+            told = {
+                "broken": traceback.format_exc()[-100_000:],
+                "unsuitable": isinstance(error, (AttributeError, ImportError, TypeError)),
+            }
             with contextlib.suppress(OSError):  # it has given this process up
-                wire.send(order.line, {"broken": traceback.format_exc()[-100_000:]})
+                wire.send(order.line, told)
             os._exit(_BROKEN)
 
     def serve(self) -> NoReturn:

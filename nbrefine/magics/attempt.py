@@ -84,18 +84,32 @@ class Attempt:
 
     def describe(self) -> str:
         """Say in a few lines what became of the cell and what it would change."""
-        files = self.files or FileChanges()
-        same = "nothing" if files.isolated or not files.total else "no variable"
+        same = "nothing" if self.untouched else "no variable"
         lines = [f"In a branch, so {same} here has changed. The cell {self._outcome}"]
-        if told := files.describe():
-            held = "" if files.isolated else ", which are not held back here"
-            lines.append(f"files{held}: {told}")
+        lines += self._files
         lines += (
             f"Not as here: {hazard.detail}."
             for hazard in self.hazards
             if hazard.verdict in ("lost", "shared")
         )
         return "\n".join(lines)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is known that nothing of the cell stays: no file, and nothing both share."""
+        shared = any(hazard.verdict == "shared" for hazard in self.hazards)
+        return not shared and self.files is not None and self.files.untouched
+
+    @property
+    def _files(self) -> list[str]:
+        files = self.files
+        if files is None:
+            return ["files: nobody could look, and what the cell wrote is not held back here."]
+        held = "" if files.isolated else ", which are not held back here"
+        told = [f"files{held}: {text}"] if (text := files.describe()) else []
+        if files.skipped and not files.isolated:
+            told.append(f"not looked into: {', '.join(files.skipped)}")
+        return told
 
     @property
     def _outcome(self) -> str:

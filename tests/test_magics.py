@@ -17,7 +17,10 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbconvert.preprocessors import ExecutePreprocessor
 
+from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.digest import Snapshot
+from nbrefine.magics.attempt import Attempt
 from nbrefine.outputs import CellResult, Display, Failure, Output, Stream
 
 ASIDE = "In a branch, so nothing here has changed. The cell "
@@ -221,6 +224,59 @@ def test_a_kept_cell_that_awaits_runs_on_the_kernels_own_loop(kernel: Kernel) ->
     assert value(kernel, "import asyncio; loop is asyncio.get_running_loop()") == "True"
 
 
+@pytest.mark.parametrize("keep", ["%keep  # now", "if True:\n    %keep", "%keep\nafter = 1"])
+def test_a_cell_that_awaits_is_kept_wherever_the_magic_stands_alone(
+    kernel: Kernel, keep: str
+) -> None:
+    run(kernel, "slept = 0")
+    run(kernel, "%%try\nimport asyncio\nawait asyncio.sleep(0); slept += 1")
+    assert run(kernel, keep).text == "Kept: the cell has run here.\n"
+    assert value(kernel, "slept") == "1"
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        ("keep", "only where it stands alone on its line"),
+        ("none = %keep", "only where it stands alone on its line"),
+        ("%keep now", "%keep takes no arguments, and got: now"),
+    ],
+)
+def test_a_cell_that_awaits_waits_on_where_it_cannot_be_kept(
+    kernel: Kernel, keep: str, said: str
+) -> None:
+    run(kernel, "slept = 0")
+    run(kernel, "%%try\nimport asyncio\nawait asyncio.sleep(0); slept += 1")
+    refused = run(kernel, keep)
+    assert refused.status == "error"
+    assert said in refused.text
+    assert "failed here" not in refused.text
+    assert value(kernel, "slept") == "0"
+    assert run(kernel, "%keep").text.startswith("Kept: the cell has run here")
+    assert value(kernel, "slept") == "1"
+
+
+def test_a_cell_that_does_not_begin_here_waits_on(kernel: Kernel) -> None:
+    """It is turned down before it runs: here by what a person put before every cell since."""
+    run(kernel, "%%try\nbegun = 1")
+    run(
+        kernel,
+        "import ast\n"
+        "from IPython.core.error import InputRejected\n"
+        "class Refuse(ast.NodeTransformer):\n"
+        "    def visit_Name(self, node):\n"
+        "        if node.id == 'begun': raise InputRejected('not today')\n"
+        "        return node\n"
+        "refuse = Refuse(); get_ipython().ast_transformers.append(refuse)",
+    )
+    refused = run(kernel, "%keep")
+    run(kernel, "get_ipython().ast_transformers.remove(refuse)")
+    assert refused.status == "error"
+    assert "did not begin here, and waits" in refused.text
+    assert "Kept: the cell has run here" in run(kernel, "%keep").text
+    assert value(kernel, "begun") == "1"
+
+
 def test_outputs_of_a_kept_cell_are_shown_where_they_differ(kernel: Kernel) -> None:
     run(kernel, "import os")
     tried = run(kernel, "%%try\nnumber = os.getpid(); print(number)")
@@ -268,6 +324,44 @@ def test_files_are_held_back_or_told(kernel: Kernel, tmp_path: Path) -> None:
     run(kernel, f"os.chdir({home})")
 
 
+def test_nothing_is_said_to_be_unchanged_that_nobody_knows(kernel: Kernel, tmp_path: Path) -> None:
+    run(
+        kernel,
+        f"import sqlite3; db = sqlite3.connect({str(tmp_path / 'base')!r}, isolation_level=None)",
+    )
+    tried = run(kernel, "%%try\n_ = db.execute('create table t (n)')")
+    assert "In a branch, so no variable here has changed." in tried.text
+    assert "Not as here: " in tried.text
+    assert value(kernel, "db.execute('select name from sqlite_master').fetchall()") == "[('t',)]"
+    run(kernel, "%discard\ndb.close(); del db")
+
+
+@pytest.mark.parametrize(
+    ("files", "untouched", "said"),
+    [
+        (FileChanges(), True, ""),
+        (FileChanges(isolated=True, skipped=(".git",)), True, ""),
+        (None, False, "\nfiles: nobody could look, and what the cell wrote is not held back here."),
+        (FileChanges(skipped=(".git", "a/.venv")), False, "\nnot looked into: .git, a/.venv"),
+        (
+            FileChanges(problems=("the folder has over 20,000 files",)),
+            False,
+            "\nfiles, which are not held back here: the folder has over 20,000 files",
+        ),
+    ],
+)
+def test_what_may_have_been_written_is_said(
+    kernel: Kernel, files: FileChanges | None, untouched: bool, said: str
+) -> None:
+    moment = Snapshot()
+    tried = Attempt("1", kernel, CellResult("1", "ok"), (), moment, moment, files)
+    assert tried.untouched is untouched
+    what = "nothing" if untouched else "no variable"
+    assert tried.describe() == (
+        f"In a branch, so {what} here has changed. The cell would change no variable.{said}"
+    )
+
+
 def test_random_numbers_of_a_kept_cell_are_the_branches(kernel: Kernel) -> None:
     run(kernel, "import random; random.seed(5)")
     run(kernel, "%%try\ndrawn = random.random()")
@@ -296,6 +390,9 @@ def test_undo_and_unknown_options_are_refused_with_a_reason(kernel: Kernel) -> N
     unknown = run(kernel, "%%try --fast\n1")
     assert unknown.status == "error"
     assert "unrecognized arguments: --fast; usage: %%try [--timeout SECONDS]" in unknown.text
+    for time_ in ("0", "-1", "nan", "inf"):
+        endless = run(kernel, f"%%try --timeout {time_}\n1")
+        assert f"argument --timeout: {time_} is no time; give seconds above 0" in endless.text
     empty = run(kernel, "%%try\n  \n")
     assert "there is no code below %%try" in empty.text
 

@@ -11,7 +11,9 @@ They work wherever the notebook runs, also in Run All, papermill and nbconvert.
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 import threading
 from typing import Any, NoReturn
 
@@ -37,7 +39,8 @@ _NO_WAY_BACK = (
     "%undo cannot take this kernel back: it belongs to the server that started it, which would "
     "start it anew, empty, if a copy took its place. Try a cell with %%try before it runs here"
 )
-_KEEP = "%keep"
+_ALONE = "%keep runs a cell that awaits only where it stands alone on its line"
+_KEEP = re.compile(r"(\s*)%keep(\s*(?:#.*)?)", re.DOTALL)
 
 
 class _Options(argparse.ArgumentParser):
@@ -47,8 +50,15 @@ class _Options(argparse.ArgumentParser):
         raise Refusal(f"{message}; {self.format_usage().strip()}")
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time; give seconds above 0")
+    return seconds
+
+
 _OPTIONS = _Options("%%try", usage="%%%%try [--timeout SECONDS]", add_help=False)
-_OPTIONS.add_argument("--timeout", type=float)
+_OPTIONS.add_argument("--timeout", type=_seconds)
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -112,10 +122,14 @@ class Transactions(Magics):
     @line_magic
     def keep(self, line: str) -> None:
         """Run the cell of the last %%try here, once; the result is compared with the branch's."""
-        kernel, tried = self._kernel(), self._wanted()
+        _no_arguments("%keep", line)
+        kernel = self._kernel()
+        if self.pending is not None and self._awaits(self.pending.source):
+            raise Refusal(_ALONE)
+        tried = self._wanted()
         with Withheld(kernel, self._redact) as withheld:
             result = self._shell.run_cell(tried.source, store_history=False)
-        self._conclude(tried, withheld, ran=result.success)
+        self._conclude(tried, withheld, result)
 
     async def keep_awaited(self) -> None:
         """Do as `%keep`, for a cell that awaits."""
@@ -127,11 +141,12 @@ class Transactions(Magics):
                 transformed_cell=shell.transform_cell(tried.source),
             )
             shell.events.trigger("post_execute")
-        self._conclude(tried, withheld, ran=result.success)
+        self._conclude(tried, withheld, result)
 
     @line_magic
     def discard(self, line: str) -> None:
-        """Forget the last %%try; nothing here has changed."""
+        """Forget the last %%try."""
+        _no_arguments("%discard", line)
         self._kernel()
         if self.pending is None:
             _say(f"There is nothing to discard: {self._why_none}.")
@@ -146,14 +161,18 @@ class Transactions(Magics):
 
     def awaited(self, lines: list[str]) -> list[str]:
         """Have `%keep` await what it runs, if that awaits; an input transformer."""
-        if self.pending is None or not any(line.strip() == _KEEP for line in lines):
+        if self.pending is None or not any(map(_KEEP.fullmatch, lines)):
             return lines
-        source = self.pending.source
-        shell = self._shell
-        if not shell.should_run_async(source, transformed_cell=shell.transform_cell(source)):
+        if not self._awaits(self.pending.source):
             return lines
         call = "await get_ipython().magics_manager.registry['Transactions'].keep_awaited()"
-        return [line.replace(_KEEP, call) if line.strip() == _KEEP else line for line in lines]
+        return [
+            _KEEP.sub(rf"\1{call}\2", each) if _KEEP.fullmatch(each) else each for each in lines
+        ]
+
+    def _awaits(self, source: str) -> bool:
+        shell = self._shell
+        return bool(shell.should_run_async(source, transformed_cell=shell.transform_cell(source)))
 
     def forget(self, why: str = "the last attempt was discarded") -> None:
         """End the branch of the attempt that waits, if there is one.
@@ -224,8 +243,12 @@ class Transactions(Magics):
     def _redact(self, text: str) -> str:
         return self._core.redact(text) if self._core is not None else text
 
-    def _conclude(self, tried: Attempt, withheld: Withheld, *, ran: bool) -> None:
+    def _conclude(self, tried: Attempt, withheld: Withheld, result: Any) -> None:
         """Say what became of the cell here, and show its outputs where they are other ones."""
+        if result.error_before_exec is not None:
+            withheld.release()
+            raise Refusal("the cell did not begin here, and waits: %keep tries it once more")
+        ran = result.success
         self.forget("the last attempt was kept already")
         same = withheld.shown == Shown.of(tried.result.outputs)
         if not (same and ran):
@@ -248,6 +271,11 @@ def state() -> StateDigest:
     from nbrefine.kernel.inside.digest import digest
 
     return read_digest(digest(lambda _: None))
+
+
+def _no_arguments(magic: str, line: str) -> None:
+    if line.strip() and not line.lstrip().startswith("#"):
+        raise Refusal(f"{magic} takes no arguments, and got: {line.strip()}")
 
 
 def _content(failure: Failure) -> dict[str, Any]:

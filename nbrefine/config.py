@@ -26,11 +26,12 @@ import os
 import tokenize
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, WorkspaceMode
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.rewards.tests import parse_tests
 from nbrefine.values import Sampling, Task
@@ -73,8 +74,12 @@ class RunConfig(BaseModel):
     """How many attempts there may be."""
     timeout: Annotated[float, Field(gt=0)] = 120.0
     """Seconds that one cell may run."""
-    isolation: Literal["auto", "fork", "rebuild", "none"] = "auto"
+    isolation: IsolationPolicy = "auto"
     """Where attempts run: in branches, in rebuilt kernels, or in the session itself."""
+    rebuild_limit: Annotated[float, Field(ge=0)] = REBUILD_LIMIT
+    """Seconds that setup and accepted cells have run up to which a session is rebuilt."""
+    workspace: WorkspaceMode = "auto"
+    """What becomes of files that attempts write: held back in overlays, or told only."""
     history: str = "current"
     """How much of the past the model sees."""
     temperature: Annotated[float, Field(ge=0)] = 0.0

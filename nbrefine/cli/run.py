@@ -66,6 +66,20 @@ def run(
             "rebuild (fresh kernels) and none (the session itself)."
         ),
     ] = None,
+    rebuild_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds that setup and accepted cells have run up to which a session is rebuilt."
+            "  [default: 5]"
+        ),
+    ] = None,
+    workspace: Annotated[
+        str | None,
+        typer.Option(
+            help="What becomes of files that attempts write: overlay holds them back until an "
+            "attempt is accepted, report only tells them, auto takes overlay where it can be had."
+        ),
+    ] = None,
     history: Annotated[
         str | None,
         typer.Option(
@@ -119,6 +133,8 @@ def run(
         "max_turns": max_turns,
         "timeout": timeout,
         "isolation": isolation,
+        "rebuild_limit": rebuild_limit,
+        "workspace": workspace,
         "history": history,
         "temperature": temperature,
         "seed": seed,
@@ -204,6 +220,8 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
             max_turns=config.max_turns,
             timeout=config.timeout,
             isolation=config.isolation,
+            rebuild_limit=config.rebuild_limit,
+            workspace=config.workspace,
             history=history.by_name(config.history),
             budget=Budget(tokens=config.max_total_tokens, seconds=config.max_seconds),
             sampling=config.to_sampling(),

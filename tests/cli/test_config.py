@@ -85,6 +85,8 @@ def test_paths_of_models_and_outputs_are_relative_to_the_file(tmp_path: Path) ->
         ("task: x\nmax_turns: many\n", "line 2: max_turns: input should be a valid integer"),
         ("task: x\n\nmax_turns: 0\n", "line 3: max_turns: input should be greater than or equal"),
         ("task: x\nmax_turns: true\n", "line 2: max_turns: input should be a valid integer"),
+        ("task: x\nrebuild_limit: -1\n", "line 2: rebuild_limit: input should be greater than or"),
+        ("task: x\nworkspace: mine\n", "line 2: workspace: input should be 'auto', 'overlay' or"),
         ("task: x\ntask: y\n", 'line 2: "task" stands in line 1 already'),
         ("task: [x\n", "line 2: this is not valid YAML"),
         ("task: a: b\n", "line 1: this is not valid YAML"),

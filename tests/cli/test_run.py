@@ -104,6 +104,23 @@ def test_a_task_file_runs_with_its_own_keys() -> None:
     assert episode.task.id == "job"
 
 
+def test_where_attempts_and_their_files_go_is_an_option_and_a_key() -> None:
+    Path("job.yaml").write_text(
+        f"task: Set x to 2.\ntests: tests.py\nmodel: {replies(RIGHT)}\n"
+        "isolation: rebuild\nrebuild_limit: 2.5\nworkspace: report\n"
+    )
+    assert call(["run", "job.yaml", "-q", "-o", "file.ipynb"]) == 0
+    episode = notebook.load("file.ipynb")
+    told = [episode.settings[key] for key in ("isolation", "rebuild_limit", "workspace")]
+    assert told == ["rebuild", 2.5, "report"]
+    assert episode.turns[0].isolation == "rebuild"
+    options = ["--rebuild-limit", "0", "--workspace", "auto"]
+    assert call(["run", "job.yaml", "-q", "-o", "options.ipynb", *options]) == 0
+    episode = notebook.load("options.ipynb")
+    told = [episode.settings[key] for key in ("isolation", "rebuild_limit", "workspace")]
+    assert told == ["rebuild", 0.0, "auto"]
+
+
 def test_a_task_file_may_have_blanks_in_its_name() -> None:
     Path("my job.yaml").write_text(f"task: Set x to 2.\nmodel: {replies(RIGHT)}\n")
     assert call(["run", "my job.yaml", "-q"]) == 0

@@ -41,7 +41,7 @@ class StateDigest:
     hash: str
     """Hash of all names, of what they share, and of the random states."""
     names: tuple[NameDigest, ...] = ()
-    """In the order in which they were bound."""
+    """The user's, private ones too, in the order in which they were bound."""
     random: tuple[str, ...] = ()
     """Hashes of the global states of `random` and of `numpy.random`, "" where it is not loaded."""
     shared: tuple[tuple[str, ...], ...] = ()

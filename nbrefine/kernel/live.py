@@ -208,7 +208,7 @@ class Kernel(Closing):
         return Run(self.core.close())
 
     def variables(self) -> Run[tuple[Variable, ...]]:
-        """List what the namespace holds, with types, sizes and previews."""
+        """List the user's names, without private ones, with types, sizes and previews."""
         from nbrefine.kernel.namespace import variables
 
         return Run(variables(self.core))

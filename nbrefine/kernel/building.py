@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from nbrefine.errors import KernelStartError
-from nbrefine.kernel.forking import Forked, Nursery, readable
+from nbrefine.kernel.forking import Forked, Nursery
 from nbrefine.kernel.inside.branching import wire
+from nbrefine.kernel.readable import readable
 
 PROGRAM = Path(__file__).parent / "inside" / "branching" / "launch.py"
 """What the interpreter runs; its environment need not have nbrefine."""

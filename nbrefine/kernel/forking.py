@@ -19,12 +19,13 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from nbrefine.errors import KernelStartError
 from nbrefine.kernel.inside.branching import wire
+from nbrefine.kernel.readable import readable
 
 _FORK = 30.0  # seconds in which a nursery must have forked
 _EXIT = 1.0  # seconds from a process's end in which its parent must have told the exit status
@@ -156,10 +157,18 @@ class Nursery:
         except (KernelStartError, TimeoutError):
             return False
 
-    def sweep(self) -> None:
-        """End every process beneath it that it has not forked itself."""
+    def sweep(self, spare: Collection[int] = ()) -> None:
+        """End every process that has lost its parents to the nursery, with all beneath it.
+
+        Kernels and nurseries on which somebody here has a handle are left alone.
+
+        Parameters
+        ----------
+        spare: processes that are left alone, too.
+        """
+        held = {*spare, *forked_pids, *(each.pid for each in nurseries)}
         with contextlib.suppress(KernelStartError):
-            self._send({"op": "sweep"})
+            self._send({"op": "sweep", "spare": sorted(held)})
 
     def leave(self) -> None:
         """Let it exit at once, without its children, which go to the next nursery above."""
@@ -260,7 +269,10 @@ class Nursery:
                     self._on(message, fds)
 
     def _on(self, message: dict[str, Any], fds: list[int]) -> None:
-        if (number := message.get("forked", message.get("failed"))) is not None:
+        if "forked" in message or "failed" in message:
+            number = message.get("forked", message.get("failed"))
+            if number is None:  # a request that it could not read: the oldest, as it serves in turn
+                number = next(iter(self._answers), 0)
             answer = self._answers.pop(number, None)
             pid = int(message.get("pid", 0))
             if answer is not None and pid:
@@ -452,31 +464,6 @@ async def _exited(parents: Sequence[Nursery], pid: int) -> Exit | None:
         for each in asking:
             each.cancel()
     return told
-
-
-async def readable(limit: float | None, *descriptors: int) -> bool:
-    """Wait on the running loop until one of the descriptors has something to read.
-
-    Parameters
-    ----------
-    limit: seconds to wait; None waits for as long as it takes.
-    """
-    loop = asyncio.get_running_loop()
-    found = asyncio.Event()
-    own = [os.dup(each) for each in descriptors]  # a loop keeps one reader for each descriptor
-    for each in own:
-        loop.add_reader(each, found.set)
-    try:
-        async with asyncio.timeout(None if limit is None else max(0, limit)):
-            await found.wait()
-    except TimeoutError:
-        return False
-    else:
-        return True
-    finally:
-        for each in own:
-            loop.remove_reader(each)
-            os.close(each)
 
 
 def _settle(future: concurrent.futures.Future[T], value: T) -> bool:

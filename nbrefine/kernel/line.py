@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from nbrefine.errors import KernelDeadError, KernelError
-from nbrefine.kernel.forking import readable
 from nbrefine.kernel.inside.branching import wire
+from nbrefine.kernel.readable import readable
 
 _LEAVE = 10.0  # seconds in which a kernel must have left its overlay
 

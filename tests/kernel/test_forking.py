@@ -18,7 +18,8 @@ import pytest
 
 from nbrefine._portal import Run
 from nbrefine.errors import KernelStartError, RunStopped
-from nbrefine.kernel.forking import Forked
+from nbrefine.kernel.forking import Forked, Nursery
+from nbrefine.kernel.inside.branching import wire
 from nbrefine.kernel.keeper import Keeper
 
 
@@ -154,6 +155,21 @@ def test_what_a_nursery_refuses_is_an_error_and_it_goes_on(keeper: Keeper) -> No
     with pytest.raises(KernelStartError, match="A keeper forks no keeper"):
         Run(refused()).result()
     assert Run(keeper.nursery.answers(10)).result()
+
+
+def test_a_request_that_a_nursery_could_not_read_is_answered() -> None:
+    near, far = wire.pair()
+
+    async def ask() -> None:
+        nursery = Nursery(near, 0)
+        wire.send(far, {"failed": None, "why": "OSError: no descriptor is left"})
+        try:
+            await nursery.fork("kernel", {}, (0, 0, 0), limit=20)
+        finally:
+            nursery.close()
+
+    with far, pytest.raises(KernelStartError, match="no descriptor is left"):
+        Run(ask()).result()
 
 
 def test_a_kernel_that_cannot_be_set_up_says_why(keeper: Keeper) -> None:

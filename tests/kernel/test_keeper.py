@@ -142,6 +142,18 @@ def test_what_a_replaced_kernel_has_started_goes_on_until_the_session_ends(
     assert not any(map(is_running, started))
 
 
+def test_what_a_crashed_branch_has_forked_ends_with_it_also_in_a_session_of_its_own(
+    kernel: Kernel, is_running: Callable[[int], bool], until: Callable[..., None]
+) -> None:
+    source = "import os, time\npid = os.fork()\nif pid == 0: os.setsid(); time.sleep(60)\npid"
+    with kernel.branch() as branch:
+        pid = int(branch.run(source).result().text)
+        assert branch.run("os._exit(1)").result().status == "died"
+        assert is_running(pid)
+    until(lambda: not is_running(pid))
+    assert kernel.run("6 * 7").result().text == "42\n"
+
+
 def test_the_exit_of_an_adopted_branch_is_known(kernel: Kernel) -> None:
     kernel.adopt(kernel.branch().result()).result()
     kernel.run("1").result()

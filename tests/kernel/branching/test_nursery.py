@@ -71,7 +71,7 @@ class Nest:
         theirs.close()
         answer, fds = self.next()
         wire.close(fds)
-        assert answer.keys() == {"forked", "pid", "seconds"}, answer
+        assert answer.keys() == {"forked", "pid"}, answer
         assert answer["forked"] == 7
         return answer["pid"], line
 
@@ -194,17 +194,19 @@ def test_the_end_of_a_keeper_takes_all_beneath_it_and_its_folder(
     line.close()
 
 
-def test_a_sweep_ends_orphans_but_no_child_and_no_checkpoint(
+def test_a_sweep_ends_orphans_but_no_child_and_nothing_that_is_spared(
     nursery: Callable[..., Nest], until: Callable[..., None], is_running: Any
 ) -> None:
     nest = nursery()
-    # The kernel leaves an orphan, and a nursery of its own as a checkpoint is.
+    # The kernel leaves an orphan with the name of a kernel, which leads its group like one, and a
+    # nursery of its own as a checkpoint is.
     code = """if True:
     here, there = wire.pair()
     if os.fork() == 0:
         os.setsid()
         wire.send(order.line, {"orphan": os.getpid()})
-        os.execvp("sleep", ["sleep", "60"])
+        order.line.close()
+        time.sleep(60)
     wire.receive(order.line)
     if os.fork() == 0:
         here.close()
@@ -218,17 +220,47 @@ def test_a_sweep_ends_orphans_but_no_child_and_no_checkpoint(
     checkpoint = Nest(socket.socket(fileno=wire.receive(line)[1][0]))
     live = checkpoint.ask(op="ping")["pong"]
     other, other_line = nest.fork("time.sleep(60)")
-    assert nest.ask(op="sweep") == {"swept": 0}  # its parent is there
+    assert nest.ask(op="sweep", spare=[live]) == {"swept": 0}  # its parent is there
     line.close()
     nest.exit_of(pid)
-    until(lambda: Path(f"/proc/{orphan}/comm").read_text() == "sleep\n")
-    assert nest.ask(op="sweep") == {"swept": 1}
+    assert Path(f"/proc/{orphan}/comm").read_text() == "nb-kernel\n"
+    assert nest.ask(op="sweep", spare=[live, orphan]) == {"swept": 0}
+    assert nest.ask(op="sweep", spare=[live]) == {"swept": 1}
     assert nest.exit_of(orphan)["status"] == -signal.SIGKILL
     assert checkpoint.ask(op="ping")["pong"] == live
     assert is_running(other)
     checkpoint.connection.close()
     assert nest.exit_of(live)["status"] == 0  # it was left to the keeper
     other_line.close()
+
+
+def test_a_process_on_which_no_handle_can_be_had_is_ended(nursery: Callable[..., Nest]) -> None:
+    nest = nursery()
+    code = """if True:
+    here, there = wire.pair()
+    wire.send(order.line, {}, [here.fileno()])
+    here.close()
+    def full(pid):
+        raise OSError(23, "Too many open files in system")
+    os.pidfd_open = full
+    nursery.Nursery(there, "checkpoint").run()
+    time.sleep(60)
+    """
+    _, line = nest.fork(code)
+    checkpoint = Nest(socket.socket(fileno=wire.receive(line)[1][0]))
+    far, near = wire.pair()
+    with far, near:
+        request = {"op": "fork", "id": 8, "role": "kernel", "spawn": {}}
+        wire.send(checkpoint.connection, request, [far.fileno()] * 4)
+        answer, _ = checkpoint.next()
+    assert answer["failed"] == 8
+    assert "Too many open files" in answer["why"]
+    while not checkpoint.exits:
+        assert "pong" in checkpoint.ask(op="ping")
+    assert [each["status"] for each in checkpoint.exits.values()] == [-signal.SIGKILL]
+    assert checkpoint.ask(op="ping")["children"] == []
+    checkpoint.connection.close()
+    line.close()
 
 
 def test_a_checkpoint_that_leaves_hands_its_branches_to_the_keeper(

@@ -75,5 +75,36 @@ def test_descriptors_beyond_the_room_are_closed(pair: Pair) -> None:
     assert set(Path("/proc/self/fd").iterdir()) == before
 
 
+def _in_memory(data: bytes) -> int:
+    file = os.memfd_create("test")
+    os.write(file, data)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("data", "files"),
+    [
+        (b"{", []),
+        (b"[1]", []),
+        (b"[" * 30_000, []),
+        (b"in the first descriptor", []),
+        (b"in the first descriptor", [b"no JSON"]),
+        (b"in the first descriptor", [b'{"long": "' + b"x" * wire.LIMIT + b'"}']),
+    ],
+)
+def test_what_is_no_message_is_an_error_and_leaves_no_descriptor(
+    pair: Pair, data: bytes, files: list[bytes]
+) -> None:
+    here, there = pair
+    fds = [_in_memory(each) for each in files]
+    before = set(Path("/proc/self/fd").iterdir())
+    socket.send_fds(here, [data], [*fds, *fds])
+    with pytest.raises(OSError, match="could not be read") as caught:
+        wire.receive(there)
+    assert caught.value.errno == errno.EBADMSG
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    wire.close(fds)
+
+
 def test_neither_end_is_inherited_by_a_program(pair: Pair) -> None:
     assert [each.get_inheritable() for each in pair] == [False, False]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import socket
@@ -24,8 +25,12 @@ _ELSEWHERE = b"in the first descriptor"
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Make both ends of a connection; neither is inherited by a program that is executed."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """Make both ends of a connection; neither is inherited by a program that is executed.
+
+    They have no number of a standard stream, also where these are closed.
+    """
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return _above_standard(near), _above_standard(far)
 
 
 def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
@@ -63,7 +68,7 @@ def receive(sock: socket.socket, room: int = 8) -> tuple[dict[str, Any] | None, 
     Raises
     ------
     BlockingIOError: there is no message, and the socket does not block.
-    OSError: EBADMSG, the message brought more descriptors than there was room for.
+    OSError: EBADMSG, it was no message, or brought more descriptors than there was room for.
     """
     space = socket.CMSG_LEN((room + 1) * 4)
     try:
@@ -81,12 +86,11 @@ def receive(sock: socket.socket, room: int = 8) -> tuple[dict[str, Any] | None, 
     if not data:
         close(fds)
         return None, []
-    if data == _ELSEWHERE:
-        with os.fdopen(fds.pop(0), "rb") as stream:
-            stream.seek(0)
-            data = stream.read()
-    message: dict[str, Any] = json.loads(data)
-    return message, fds
+    try:
+        return _loaded(data, fds), fds
+    except (OSError, ValueError, RecursionError) as error:
+        close(fds)
+        raise OSError(errno.EBADMSG, f"A message could not be read: {error}") from error
 
 
 def close(fds: Sequence[int]) -> None:
@@ -94,6 +98,27 @@ def close(fds: Sequence[int]) -> None:
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)
+
+
+def _above_standard(sock: socket.socket) -> socket.socket:
+    if sock.fileno() > 2:
+        return sock
+    with sock:
+        return socket.socket(fileno=fcntl.fcntl(sock, fcntl.F_DUPFD_CLOEXEC, 3))
+
+
+def _loaded(data: bytes, fds: list[int]) -> dict[str, Any]:
+    if data == _ELSEWHERE:
+        if not fds:
+            raise ValueError("the descriptor of its text is missing")
+        data = os.pread(fds[0], LIMIT + 1, 0)
+        os.close(fds.pop(0))
+        if len(data) > LIMIT:
+            raise ValueError(f"it has more than {LIMIT:,} bytes")
+    message = json.loads(data)
+    if not isinstance(message, dict):
+        raise ValueError("it is no object")  # noqa: TRY004 - of JSON, and so a wrong value
+    return message
 
 
 def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ from nbrefine.values import (
     CaseResult,
     Episode,
     Extraction,
+    Isolation,
     KernelInfo,
     Reply,
     Stop,

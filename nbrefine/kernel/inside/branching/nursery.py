@@ -108,7 +108,7 @@ class Nursery:
         if operation == "leave":
             os._exit(0)
         elif operation == "sweep":
-            self._tell({"swept": self._sweep()})
+            self._tell({"swept": self._sweep(set(message.get("spare") or ()))})
         elif operation == "ping":
             self._tell({"pong": os.getpid(), "children": sorted(self._children)})
         else:
@@ -118,7 +118,6 @@ class Nursery:
     def _fork(self, message: dict[str, Any], fds: list[int], begun: float) -> Order | None:
         role, spawn = message.get("role"), message.get("spawn")
         fork = message.get("id")
-        before = time.perf_counter()
         try:
             self._check(role, spawn, fds)
             pid = os.fork()
@@ -130,11 +129,15 @@ class Nursery:
             self._become_child(fds)
             assert isinstance(spawn, dict)  # as checked
             return Order(str(role), spawn, socket.socket(fileno=fds[0]), begun)
-        seconds = time.perf_counter() - before
         wire.close(fds)
         self._children.add(pid)
-        pidfd = os.pidfd_open(pid)
-        self._tell({"forked": fork, "pid": pid, "seconds": seconds}, [pidfd])
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:  # no descriptor is left, and without one nobody could hold it
+            _kill(pid)
+            self._tell({"failed": fork, "why": _told(error)})
+            return None
+        self._tell({"forked": fork, "pid": pid}, [pidfd])
         os.close(pidfd)
         return None
 
@@ -168,17 +171,13 @@ class Nursery:
             exited = {"pid": pid, "status": code, "maxrss": usage.ru_maxrss * unit}
             self._tell({"exit": exited})
 
-    def _sweep(self) -> int:
+    def _sweep(self, spare: set[int]) -> int:
         """End the orphans, with all beneath them, that dead children have left to us."""
-        parents, names = _processes()
-        orphans = {
-            pid
-            for pid, parent in parents.items()
-            if parent == os.getpid()
-            and pid not in self._children
-            and not (names[pid] in (_KERNEL, _NAMES["checkpoint"]) and _leads_group(pid))
-        }
-        ended = orphans | _beneath(orphans, parents)
+        parents = _parents()
+        spare |= self._children
+        ours = {pid for pid, parent in parents.items() if parent == os.getpid()}
+        orphans = ours - spare
+        ended = orphans | (_beneath(orphans, parents) - spare - _beneath(spare, parents))
         for pid in ended:
             _kill(pid)
         return len(ended)
@@ -189,8 +188,7 @@ class Nursery:
             deadline = time.monotonic() + _LAST_SECONDS
             # What is ended here leaves its own children to us, so the last round finds none.
             while has_children() and time.monotonic() < deadline:
-                parents, _ = _processes()
-                for pid in _beneath({os.getpid()}, parents):
+                for pid in _beneath({os.getpid()}, _parents()):
                     _kill(pid)
                 if os.waitpid(-1, os.WNOHANG)[0] == 0:
                     select.select([], [], [], 0.001)
@@ -234,18 +232,15 @@ def _ended(options: int) -> Iterator[tuple[int, int, Any]]:
             yield pid, status, usage
 
 
-def _processes() -> tuple[dict[int, int], dict[int, str]]:
-    """Give the parent and the name of every process."""
+def _parents() -> dict[int, int]:
+    """Give the parent of every process."""
     parents: dict[int, int] = {}
-    names: dict[int, str] = {}
     for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            head, _, tail = Path(f"/proc/{entry}/stat").read_text().rpartition(")")
-            parents[int(entry)] = int(tail.split()[1])
-            names[int(entry)] = head.partition("(")[2]
-    return parents, names
+        if entry.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                tail = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2]
+                parents[int(entry)] = int(tail.split()[1])
+    return parents
 
 
 def _beneath(roots: set[int], parents: dict[int, int]) -> set[int]:
@@ -255,13 +250,6 @@ def _beneath(roots: set[int], parents: dict[int, int]) -> set[int]:
         more = {pid for pid, parent in parents.items() if parent in more} - found - roots
         found |= more
     return found
-
-
-def _leads_group(pid: int) -> bool:
-    try:
-        return os.getpgid(pid) == pid
-    except OSError:
-        return False
 
 
 def _kill(pid: int) -> None:

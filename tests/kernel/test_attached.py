@@ -13,7 +13,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from nbrefine._portal import Run
-from nbrefine.errors import BranchRefused
+from nbrefine.errors import BranchRefused, KernelError
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.helper import ask
 from nbrefine.kernel.inside import branching
@@ -322,3 +322,25 @@ def test_a_branch_ends_with_the_kernel_that_its_owner_ends(
         os.kill(kernel_pid(kernel), signal.SIGKILL)
         until(lambda: not kernel.alive)
         assert trial.run("kept").result().text == "'state'\n"
+
+
+def test_a_kernel_that_lacks_what_a_copy_needs_goes_on_without_one(kernel: Kernel) -> None:
+    before = children(kernel.info.pid or 0)
+    kernel.run("import os\nwas, os.pidfd_open = os.pidfd_open, None").result()
+    try:
+        with pytest.raises(KernelError, match="'NoneType' object is not callable"):
+            kernel.branch().result(20)  # the copy is there already
+        assert children(kernel.info.pid or 0) == before
+        assert kernel.run("1 + 1").result(20).text == "2\n"
+    finally:
+        kernel.run("os.pidfd_open = was").result()
+
+
+def test_a_kernel_without_standard_streams_is_branched(kernel: Kernel) -> None:
+    kernel.run("kept, saved = [os.dup(each) for each in range(3)], 5").result()
+    kernel.run("for each in range(3): os.close(each)").result()
+    try:
+        with kernel.branch() as trial:
+            assert trial.run("saved").result(20).text == "5\n"
+    finally:
+        kernel.run("for each in range(3): os.dup2(kept[each], each)").result()

@@ -28,7 +28,7 @@ def take(emit: Emit, package: str, address: str, folder: str) -> dict[str, Any]:
         incell = load(package, "incell")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dialled:
             dialled.connect(address)
-            near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            near, far = load(package, "wire").pair()
             with near:
                 socket.send_fds(dialled, [b"{}"], [near.fileno()])
     except OSError as error:

@@ -26,7 +26,7 @@ from . import descriptors, hazards
 from .app import lacking
 from .carry import Carried
 from .nursery import Nursery
-from .plumbing import Plumbing
+from .plumbing import Plumbing, end
 from .serving import Server
 
 _KEPT: list[Any] = []
@@ -74,7 +74,11 @@ def checkpoint(connection: socket.socket, *, folder: str = "") -> dict[str, Any]
             forked = time.perf_counter() - before
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        _reap_later(app, plumbing, pid)
+        try:
+            plumbing.reap_later(pid)
+        except BaseException:
+            end(pid)
+            raise
     return {
         "status": "ok",
         "pid": pid,
@@ -150,22 +154,6 @@ def _fork() -> int:
         # From Python 3.12 on it warns of threads; what comes of them is seen to here.
         warnings.simplefilter("ignore", DeprecationWarning)
         return posix.fork()  # a debugger takes the child of `os.fork` for one more to attach to
-
-
-def _reap_later(app: Any, plumbing: Plumbing, pid: int) -> None:
-    """Have the copy waited for when it has ended, as soon as the kernel's loop is free."""
-    pidfd = os.pidfd_open(pid)
-    plumbing.children[pidfd] = pid
-    loop = app.io_loop.asyncio_loop
-
-    def reap() -> None:
-        loop.remove_reader(pidfd)
-        del plumbing.children[pidfd]
-        os.close(pidfd)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-
-    loop.add_reader(pidfd, reap)
 
 
 def _live_on(app: Any, nursery: Nursery, own: set[int], carried: Carried, mask: Any) -> NoReturn:

@@ -130,6 +130,22 @@ class Plumbing:
                 own.add(fd)
         return own
 
+    def reap_later(self, pid: int) -> int:
+        """Have a child waited for when it has ended and the loop is free; give its descriptor."""
+        pidfd = os.pidfd_open(pid)
+        loop = self.app.io_loop.asyncio_loop
+
+        def reap() -> None:
+            loop.remove_reader(pidfd)
+            del self.children[pidfd]
+            os.close(pidfd)
+            with contextlib.suppress(ChildProcessError):  # a cell has waited for all children
+                os.waitpid(pid, 0)
+
+        loop.add_reader(pidfd, reap)
+        self.children[pidfd] = pid
+        return pidfd
+
     def abandon(self, own: set[int]) -> None:
         """Let go, in a forked child, of all that `attach` has made; none of it works here.
 
@@ -164,7 +180,7 @@ class Plumbing:
             if stream._should_watch:
                 os.dup2(nothing, stream._original_stdstream_copy)
         os.close(nothing)
-        wire.close(sorted(own))
+        wire.close(sorted(own - {0, 1, 2}))
         if self.line is not None:
             self.line.detach()
             self.line = None
@@ -413,6 +429,13 @@ _OF_BOTH = (
     "debug_shell_socket",
 )
 _OF_KERNEL = ("shell_stream", "control_stream", "debugpy_stream", "debugger")
+
+
+def end(pid: int) -> None:
+    """End a child at once, and wait for it."""
+    with contextlib.suppress(OSError):  # a cell has waited for all children
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def _open() -> set[int]:

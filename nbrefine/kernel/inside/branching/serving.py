@@ -25,7 +25,7 @@ from . import hazards, overlay, wire
 from .app import configure, start_up
 from .carry import Carried, resume_exit_work
 from .nursery import Nursery, Order, has_children
-from .plumbing import Plumbing
+from .plumbing import Plumbing, end
 
 _BROKEN = 70  # exit code of a kernel that could not be attached, as sysexits.h has it
 _LATE = [
@@ -127,35 +127,30 @@ class Server:
         It must be called at the top of the stack, with no loop running.  Just before the fork the
         controller is told, as what says no more after that hangs for ever.
         """
-        found = hazards.scan(self.app)
         identity = content.get("id")
         if self.plumbing.line is None:
-            return _error("ConnectionError", "No controller holds this kernel's line")
-        if any(each["verdict"] == "refuse" for each in found) and not content.get("force"):
-            return {"status": "refused", "id": identity, "hazards": found}
-        theirs, ours = wire.pair()
-        try:
-            self.plumbing.flush()
-            own = self.plumbing.descriptors()
-            carried = Carried(own | {theirs.fileno(), ours.fileno()})
-            self.plumbing.tell({"forking": {"id": identity}})
-            pid = _fork()
-        except Exception as error:  # noqa: BLE001 - the kernel goes on
-            theirs.close()
-            ours.close()
-            return _error(type(error).__name__, str(error))
-        if pid == 0:
-            theirs.close()
-            self._lost = [each for each in found if each["verdict"] == "lost"]
-            # Cells of the branch will run in a copy of the context in which its sockets are bound.
-            context.run(self.sleep, Nursery(ours, "checkpoint"), own, carried)
-            return None
-        # Here, too, as a signal to our group may come before the child gets to run.
-        with contextlib.suppress(OSError):
-            os.setpgid(pid, pid)
-        ours.close()
-        self._watch(pid, theirs, {"id": identity, "pid": pid, "hazards": found})
-        return {"status": "ok", "id": identity, "hazards": found}
+            return _error(ConnectionError("No controller holds this kernel's line"))
+        with contextlib.ExitStack() as undo:
+            try:
+                found = hazards.scan(self.app)
+                if any(each["verdict"] == "refuse" for each in found) and not content.get("force"):
+                    return {"status": "refused", "id": identity, "hazards": found}
+                theirs, ours = (undo.enter_context(each) for each in wire.pair())
+                self.plumbing.flush()
+                own = self.plumbing.descriptors()
+                carried = Carried(own | {theirs.fileno(), ours.fileno()})
+                self.plumbing.tell({"forking": {"id": identity}})
+                pid = _fork()
+            except Exception as error:  # noqa: BLE001 - the kernel goes on
+                return _error(error)
+            if pid:
+                return self._watched(pid, theirs, {"id": identity, "pid": pid, "hazards": found})
+            undo.pop_all()
+        theirs.close()
+        self._lost = [each for each in found if each["verdict"] == "lost"]
+        # Cells of the branch will run in a copy of the context in which its sockets are bound.
+        context.run(self.sleep, Nursery(ours, "checkpoint"), own, carried)
+        return None
 
     def rest(self, request: _Request) -> dict[str, Any] | None:
         """Become dormant, and give None in a branch; give a refusal where something would be lost.
@@ -165,22 +160,28 @@ class Server:
         does not pass it on.
         """
         identity = request.content.get("id")
-        found = hazards.scan(self.app)
-        lost = [each for each in found if each["verdict"] in ("refuse", "lost", "repaired")]
-        if lost or has_children() or self.plumbing.line is None:
-            return {"status": "refused", "id": identity, "hazards": found}
-        theirs, ours = wire.pair()
-        told = {"id": identity, "pid": os.getpid(), "hazards": found}
-        self.plumbing.tell({"resting": told}, (theirs.fileno(),))
+        with contextlib.ExitStack() as undo:
+            try:
+                found = hazards.scan(self.app)
+                lost = [each for each in found if each["verdict"] in ("refuse", "lost", "repaired")]
+                if lost or has_children() or self.plumbing.line is None:
+                    return {"status": "refused", "id": identity, "hazards": found}
+                theirs, ours = (undo.enter_context(each) for each in wire.pair())
+                own = self.plumbing.descriptors()
+                carried = Carried(own | {theirs.fileno(), ours.fileno()})
+                told = {"id": identity, "pid": os.getpid(), "hazards": found}
+                wire.send(self.plumbing.line, {"resting": told}, (theirs.fileno(),))
+            except Exception as error:  # noqa: BLE001 - the kernel goes on
+                return _error(error)
+            undo.pop_all()
         theirs.close()
-        own = self.plumbing.descriptors()
         request.reply.set_result({})
         self._requests.clear()
         self.plumbing.close()
         self.plumbing.detach(own)
         # Without what a fork froze, which may be large.
         gc.collect() if gc.get_freeze_count() else gc.collect(1)
-        request.context.run(self._sleep, Nursery(ours, "checkpoint"), Carried({ours.fileno()}))
+        request.context.run(self._sleep, Nursery(ours, "checkpoint"), carried)
         return None
 
     def _begin(self, order: Order, *, fresh: bool) -> None:
@@ -250,22 +251,22 @@ class Server:
             os._exit(_BROKEN)
         self.begin(order, fresh=False)
 
-    def _watch(self, pid: int, connection: socket.socket, told: dict[str, Any]) -> None:
-        """Pass a checkpoint on to the controller, and reap it when it has ended."""
-        pidfd = os.pidfd_open(pid)
-        self.plumbing.tell({"checkpoint": told}, (connection.fileno(), pidfd))
-        connection.close()
-        loop = self.app.io_loop.asyncio_loop
-        self.plumbing.children[pidfd] = pid
+    def _watched(self, pid: int, connection: socket.socket, told: dict[str, Any]) -> dict[str, Any]:
+        """Pass a checkpoint on to the controller, have it reaped when it ends, and give the reply.
 
-        def reap() -> None:
-            loop.remove_reader(pidfd)
-            del self.plumbing.children[pidfd]
-            os.close(pidfd)
-            with contextlib.suppress(ChildProcessError):  # a cell has waited for all children
-                os.waitpid(pid, 0)
-
-        loop.add_reader(pidfd, reap)
+        A checkpoint with which that fails is ended.
+        """
+        # Here, too, as a signal to our group may come before the child gets to run.
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
+        try:
+            assert self.plumbing.line is not None  # it was there before the fork
+            pidfd = self.plumbing.reap_later(pid)
+            wire.send(self.plumbing.line, {"checkpoint": told}, (connection.fileno(), pidfd))
+        except Exception as error:  # noqa: BLE001 - the kernel goes on
+            end(pid)
+            return _error(error)
+        return {"status": "ok", "id": told["id"], "hazards": told["hazards"]}
 
     def _adopted(self, message: dict[str, Any]) -> dict[str, Any]:
         gc.unfreeze()
@@ -291,8 +292,9 @@ def _is_late(content: dict[str, Any]) -> bool:
     return deadline is not None and time.time() > float(deadline)
 
 
-def _error(name: str, text: str) -> dict[str, Any]:
-    return {"status": "error", "ename": name, "evalue": text, "traceback": []}
+def _error(error: Exception) -> dict[str, Any]:
+    name, text = type(error).__name__, str(error)
+    return {"status": "error", "ename": name, "evalue": text or name, "traceback": []}
 
 
 def _fork() -> int:

@@ -1,0 +1,97 @@
+"""Branches of sessions whose cells have taken away what a copy needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbrefine.errors import KernelError
+from nbrefine.kernel import Kernel
+
+
+@pytest.fixture
+def kernel() -> Iterator[Kernel]:
+    with Kernel.start() as started:
+        started.run("import os\nkept = 1").result()
+        yield started
+
+
+def value(kernel: Kernel, expression: str) -> str:
+    result = kernel.run(expression, timeout=10).result(40)
+    assert result.ok, result.error
+    return result.text.strip()
+
+
+def children(pid: int | None) -> set[int]:
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(word) for each in found for word in each.read_text().split()}
+
+
+EXHAUST = """
+import resource
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, limit[1]))
+taken = []
+try:
+    while True:
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+for _ in range({free}):
+    os.close(taken.pop())
+"""
+
+
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_a_session_without_descriptors_refuses_and_goes_on(kernel: Kernel, free: int) -> None:
+    kernel.run(EXHAUST.format(free=free)).result()
+    with pytest.raises(KernelError, match="Too many open files"):
+        kernel.branch().result(20)
+    assert value(kernel, "kept") == "1"
+    kernel.run("for each in taken: os.close(each)").result()
+    with kernel.branch() as trial:
+        assert value(trial, "kept") == "1"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "import socket\nsocket.socket = None",
+        "os.listdir = None",
+        "os.pidfd_open = None",  # when the copy is there already
+    ],
+)
+def test_a_session_that_lacks_what_a_copy_needs_goes_on_without_one(
+    kernel: Kernel, cell: str
+) -> None:
+    kernel.run(cell).result()
+    with pytest.raises(KernelError, match="could not copy itself: 'NoneType'"):
+        kernel.branch().result(20)
+    assert value(kernel, "kept") == "1"
+    assert children(kernel.info.pid) == set()
+
+
+def test_an_adopted_session_that_cannot_rest_goes_on(kernel: Kernel) -> None:
+    with kernel.branch() as trial:
+        kernel.adopt(trial).result()
+    kernel.run("import socket\nwas, socket.socket = socket.socket, None").result()
+    with pytest.raises(KernelError, match="could not copy itself"):
+        kernel.branch().result(20)
+    assert value(kernel, "kept") == "1"
+    kernel.run("socket.socket = was").result()
+    with kernel.branch() as trial:
+        assert value(trial, "kept") == "1"
+
+
+@pytest.mark.parametrize("closed", [(0,), (0, 1, 2)])
+def test_a_session_without_standard_streams_is_branched_and_goes_on_in_a_branch(
+    kernel: Kernel, closed: tuple[int, ...]
+) -> None:
+    kernel.run(f"for each in {closed}: os.close(each)").result()
+    for _ in range(2):  # the second is made by a process that comes to rest
+        with kernel.branch() as trial:
+            assert value(trial, "print('heard'); kept") == "heard\n1"
+            kernel.adopt(trial).result()
+        assert value(kernel, "kept") == "1"

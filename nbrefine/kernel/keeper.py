@@ -194,7 +194,10 @@ class Keeper:
         self.nursery.close()
         if self._process is not None:
             await gone(self._process, _END)
-        self._bury()
+        if self.folder.exists():  # it did not come to remove it, and much may be in it
+            await asyncio.to_thread(self._bury)
+        else:
+            self._bury()
 
     def kill_now(self) -> None:
         """End everything without a loop: the interpreter is about to exit."""

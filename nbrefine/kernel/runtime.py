@@ -12,6 +12,7 @@ import fcntl
 import os
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ class RuntimeFolder:
 
     def __init__(self) -> None:
         base = _base()
-        _sweep(base)
+        _sweep_once(base)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         self._lock = os.open(self.path, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -50,15 +51,26 @@ def _base() -> Path:
     return found if len(os.fsencode(found)) + len(_PREFIX) + 8 <= _LONGEST else Path("/tmp")  # noqa: S108 - mkdtemp makes a private folder there
 
 
+_swept: set[Path] = set()
+
+
+def _sweep_once(base: Path) -> None:
+    """Begin a sweep if this process has not; much may lie there, and nobody waits for it."""
+    if base not in _swept:
+        _swept.add(base)
+        threading.Thread(target=_sweep, args=(base,), name="nbrefine-sweep", daemon=True).start()
+
+
 def _sweep(base: Path) -> None:
     """Remove the folders, and end the processes, of controllers that were killed."""
     for folder in base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            facts = folder.stat()
-            if facts.st_uid != os.getuid() or time.time() - facts.st_mtime < _YOUNG:
-                continue
-            lock = os.open(folder, os.O_RDONLY)
+            # Not what a link leads to, which others may have put there.
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
+                facts = os.fstat(lock)
+                if facts.st_uid != os.getuid() or time.time() - facts.st_mtime < _YOUNG:
+                    continue
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner lives
                 kill_family(None, folder)
                 overlay.remove(str(folder))

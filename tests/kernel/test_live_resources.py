@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from nbrefine.errors import KernelStartError, RunStopped
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, runtime
+from nbrefine.kernel.inside.branching import overlay
 from nbrefine.kernel.runtime import MARK, RuntimeFolder
 
 
@@ -181,15 +182,21 @@ def test_many_kernels_start_at_once_and_each_is_its_own() -> None:
             each.shutdown().result()
 
 
-def controller(script: str, *, base: Path) -> subprocess.Popen[str]:
-    """Start a controller of its own that says when its kernel is up."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def controller(script: str, *, base: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a controller of its own that says when its kernel is up; it ends with the block."""
+    process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(base)},
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 OPEN = """
@@ -204,8 +211,8 @@ OPEN = """
 def test_a_controller_that_forgets_its_kernel_takes_it_along(
     base: Path, until: Callable[..., None]
 ) -> None:
-    process = controller(OPEN, base=base)
-    out, err = process.communicate(timeout=60)
+    with controller(OPEN, base=base) as process:
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "up\n", "")
     until(lambda: marked(base) == [])
     assert list(base.glob("nbrefine-*")) == []
@@ -222,12 +229,12 @@ def test_ctrl_c_in_a_running_cell_leaves_nothing(base: Path, until: Callable[...
         except KeyboardInterrupt:
             print("interrupted")
     """
-    process = controller(script, base=base)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    time.sleep(0.3)  # into the cell
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    with controller(script, base=base) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        time.sleep(0.3)  # into the cell
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "interrupted\n", "")
     until(lambda: marked(base) == [])
     assert list(base.glob("nbrefine-*")) == []
@@ -239,12 +246,10 @@ BUSY = '    kernel.run("sum(range(10**12))", timeout=None).result()\n'
 def test_sigkill_of_the_controller_leaves_nothing_of_a_busy_kernel(
     base: Path, until: Callable[..., None]
 ) -> None:
-    process = controller(OPEN + BUSY, base=base)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    assert len(marked(base)) == 1  # the child that has left the session
-    process.kill()
-    process.communicate(timeout=60)
+    with controller(OPEN + BUSY, base=base) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        assert len(marked(base)) == 1  # the child that has left the session
     until(lambda: marked(base) == [])
     until(lambda: list(base.glob("nbrefine-*")) == [])
 
@@ -253,20 +258,17 @@ def test_sigkill_of_the_controller_ends_a_plain_kernel_and_the_next_start_sweeps
     base: Path, until: Callable[..., None]
 ) -> None:
     script = OPEN.replace("start()", "start(plain=True)") + BUSY
-    process = controller(script, base=base)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    kernels = marked(base)
-    assert len(kernels) == 2
-    process.kill()
-    process.communicate(timeout=60)
+    with controller(script, base=base) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        assert len(marked(base)) == 2
     until(lambda: len(marked(base)) == 1)  # the kernel is gone, its child with a session stays
     (folder,) = base.glob("nbrefine-*")
     os.utime(folder, (1, 1))
     fresh = RuntimeFolder()
     try:
         until(lambda: marked(base) == [])
-        assert list(base.glob("nbrefine-*")) == [fresh.path]
+        until(lambda: list(base.glob("nbrefine-*")) == [fresh.path])
     finally:
         fresh.remove()
 
@@ -274,12 +276,37 @@ def test_sigkill_of_the_controller_ends_a_plain_kernel_and_the_next_start_sweeps
 def test_a_folder_whose_owner_lives_is_not_swept(base: Path) -> None:
     first = RuntimeFolder()
     os.utime(first.path, (1, 1))
-    second = RuntimeFolder()
+    runtime._sweep(base)
     assert first.path.is_dir()
     first.remove()
     first.remove()
-    second.remove()
     assert list(base.iterdir()) == []
+
+
+def test_a_sweep_does_nothing_to_what_a_link_leads_to(base: Path) -> None:
+    target = base / "another"
+    closed = target / "closed"
+    closed.mkdir(parents=True)
+    closed.chmod(0o500)
+    os.utime(target, (1, 1))
+    (base / "nbrefine-link").symlink_to(target)
+    runtime._sweep(base)
+    overlay.remove(str(base / "nbrefine-link"))
+    assert (base / "nbrefine-link").is_symlink()
+    assert closed.stat().st_mode & 0o777 == 0o500
+
+
+def test_a_sweep_holds_up_no_start(base: Path, until: Callable[..., None]) -> None:
+    stale = base / "nbrefine-stale"
+    stale.mkdir()
+    for number in range(20_000):
+        (stale / f"{number}").touch()
+    os.utime(stale, (1, 1))
+    began = time.monotonic()
+    fresh = RuntimeFolder()
+    assert time.monotonic() - began < 0.1  # to remove them takes several times as long
+    fresh.remove()
+    until(lambda: list(base.iterdir()) == [])
 
 
 def test_a_forked_child_of_the_controller_does_not_take_the_kernel_down() -> None:
@@ -293,8 +320,10 @@ def test_a_forked_child_of_the_controller_does_not_take_the_kernel_down() -> Non
             os.waitpid(pid, 0)
             print(kernel.run("'alive'").result().text, end="")
     """
-    with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder:
-        process = controller(script, base=Path(folder))
+    with (
+        tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder,
+        controller(script, base=Path(folder)) as process,
+    ):
         out, err = process.communicate(timeout=60)
     assert (out, err) == ("'alive'\n", "")
 

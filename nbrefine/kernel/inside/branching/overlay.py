@@ -138,7 +138,12 @@ def enter_session() -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder with all that is in it, also what a cell or the system closed to us."""
+    """Remove a folder with all that is in it, also what a cell or the system closed to us.
+
+    Nothing happens to a link in its place, or to what that leads to.
+    """
+    if os.path.islink(folder):
+        return
     shutil.rmtree(folder, ignore_errors=True)
     if os.path.lexists(folder):
         for path, names, _ in os.walk(folder):  # top down, so that it may enter what it opens

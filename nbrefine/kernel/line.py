@@ -53,6 +53,12 @@ async def leave_overlay(line: socket.socket, settings: dict[str, Any]) -> list[d
     return hazards
 
 
+def tell_to_quit(line: socket.socket) -> None:
+    """Tell a kernel to end in order: children, exit functions, and what was said last."""
+    with contextlib.suppress(OSError):  # it has ended already
+        wire.send(line, {"op": "quit"})
+
+
 def tell_adopted(line: socket.socket) -> None:
     """Tell a branch that it is the session now, so that its garbage is collected again."""
     with contextlib.suppress(OSError):  # it has ended, which is noticed elsewhere

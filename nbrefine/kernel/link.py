@@ -19,6 +19,7 @@ from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.execution import Execution, private_nonce
 from nbrefine.kernel.forked import ForkedKernel
 from nbrefine.kernel.keeper import Keeper
+from nbrefine.kernel.line import tell_to_quit
 from nbrefine.kernel.process import KernelProcess, Launch, start_process
 from nbrefine.outputs import Death
 from nbrefine.values import KernelInfo
@@ -254,7 +255,7 @@ class Link:
         try:
             if self.process is not None:
                 if grace and not self.died.done():
-                    self._channels.send("control", "shutdown_request", {"restart": False})
+                    self._ask_to_end(self.process)
                 await self.process.close(grace=grace, leave=leave)
                 if self._vigil is not None and self.process.exited.done():
                     await self._vigil
@@ -263,6 +264,12 @@ class Link:
                 self._vigil.cancel()
             await self._channels.close()
         self._end(Death(exit_code=None, stderr="the controller has closed the connection"))
+
+    def _ask_to_end(self, process: KernelProcess) -> None:
+        if process.line is not None:
+            tell_to_quit(process.line)  # a message would take a thread and an answer more
+        else:
+            self._channels.send("control", "shutdown_request", {"restart": False})
 
     async def _watch(self) -> None:
         assert self.process is not None

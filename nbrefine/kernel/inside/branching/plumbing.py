@@ -197,6 +197,9 @@ class Plumbing:
         """
         app = self.app
         try:
+            if has_children():  # which have ended already where a message asked for the shutdown
+                loop = app.io_loop.asyncio_loop
+                loop.run_until_complete(app.kernel._progressively_terminate_all_children())
             threading._shutdown()  # type: ignore[attr-defined]
             for each in (app.close, app.iopub_thread.stop):
                 _unregister(each)
@@ -225,6 +228,7 @@ class Plumbing:
                 stream.watch_fd_thread.join(_JOIN)
                 os.close(stream._fid)
                 stream._fid = None
+        app.heartbeat.context.term()  # its thread closes its socket
         app.heartbeat.join(_JOIN)
         app.io_loop.close()
         self._forget()
@@ -254,7 +258,6 @@ class Plumbing:
             getattr(app, f"{name}_socket").close(linger=_LINGER)
         app.iopub_thread.socket.close(linger=_LINGER)
         app.context.destroy(linger=_LINGER)
-        app.heartbeat.context.term()  # its thread closes its socket
 
     def _load(self, connection: Mapping[str, Any], connection_file: str) -> None:
         app, session = self.app, self.app.session

@@ -68,6 +68,7 @@ class Server:
         self.plumbing = Plumbing(app)
         self.plumbing.operations["adopted"] = self._adopted
         self.plumbing.operations["leave_overlay"] = _leave_overlay
+        self.plumbing.operations["quit"] = self._quit
         app.kernel.shell_handlers["checkpoint_request"] = self._checkpoint_request
         app.kernel.pre_handler_hook = partial(_before_handler, app.kernel)
 
@@ -267,6 +268,12 @@ class Server:
             end(pid)
             return _error(error)
         return {"status": "ok", "id": told["id"], "hazards": told["hazards"]}
+
+    def _quit(self, message: dict[str, Any]) -> dict[str, Any]:
+        """End in order, as after a `shutdown_request`; the loop is not entered again."""
+        self.app.shell.exit_now = True
+        self.app.io_loop.stop()
+        return {"quitting": os.getpid()}
 
     def _adopted(self, message: dict[str, Any]) -> dict[str, Any]:
         gc.unfreeze()

@@ -162,7 +162,8 @@ async def _execute(
     told: dict[str, Any] = {}
 
     def receive(data: Any) -> None:
-        body = redacted(json.loads(data), core.redact)
+        # The same few keys and kinds come thousands of times.
+        body = redacted(json.loads(data), cache(core.redact))
         if "message" not in body:
             told.update(body)
         elif on_message is not None:

@@ -53,10 +53,11 @@ async def variables(core: Core) -> tuple[Variable, ...]:
 
 
 def variable(told: dict[str, Any]) -> Variable:
-    """Make a variable of what a kernel told of it."""
-    shape = told.pop("shape")
-    keys = tuple(told.pop("keys"))
-    return Variable(**told, shape=None if shape is None else tuple(shape), keys=keys)
+    """Make a variable of the fields that a kernel told of it."""
+    for field in ("shape", "keys"):
+        if told.get(field) is not None:
+            told[field] = tuple(told[field])
+    return Variable(**told)
 
 
 def describe(variables: Sequence[Variable], *, limit: int = 1200) -> str:

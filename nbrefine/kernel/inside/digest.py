@@ -126,8 +126,10 @@ def _shared(held: dict[str, Marks]) -> list[tuple[Any, list[tuple[str, int]]]]:
     once: set[int] = set()
     twice: set[int] = set()
     for marks in held.values():
-        twice |= once & marks.keys()
-        once |= marks.keys()
+        twice.update(once.intersection(marks))
+        once.update(marks)
+    if not twice:
+        return []
     found: dict[int, tuple[Any, list[tuple[str, int]]]] = {}
     for name in sorted(held):
         marks = held[name]

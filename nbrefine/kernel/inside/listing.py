@@ -41,7 +41,10 @@ def variables(emit: Emit) -> list[dict[str, Any]]:
 
 
 def described(items: list[tuple[str, Any]]) -> list[dict[str, Any]]:
-    """Describe names and their values, without the names that begin with an underscore."""
+    """Describe names and their values, without the names that begin with an underscore.
+
+    Each gives the fields of a `Variable` that it has.
+    """
     ends = time.monotonic() + TOTAL_SECONDS
     return [_describe(name, value, ends) for name, value in _public(items)]
 
@@ -67,16 +70,7 @@ def _public(items: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _describe(name: str, value: Any, ends: float) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "name": name,
-        "type": kind_name(value),
-        "kind": "data",
-        "shape": None,
-        "size": None,
-        "preview": "",
-        "detail": "",
-        "keys": [],
-    }
+    told: dict[str, Any] = {"name": name, "type": kind_name(value)}
     if time.monotonic() > ends:
         return told
     try:

@@ -106,13 +106,14 @@ class Walk:
     @property
     def marks(self) -> dict[int, tuple[int, Any]]:
         """Mutable objects by id: their place in the walk, and the object, to keep it alive."""
-        return {**self._marked, **self._met}
+        return {**self._marked, **self._met} if self._marked else self._met
 
     def of(self, value: Any) -> bytes:
         """Give the hash of a value; a walk is for one value."""
         level: list[Any] = [value]
         while level:
-            level = self._children(self._looked(level))
+            found = self._looked(level)
+            level = self._children(found) if found else []
         self._drain()
         return self._hash.digest()
 

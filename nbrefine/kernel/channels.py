@@ -108,9 +108,9 @@ class Channels:
     def _work(self) -> None:
         sockets: dict[str, zmq.Socket[bytes]] = {}
         try:
+            sockets["iopub"] = self._connect("iopub", zmq.SUB)  # first: its welcome is waited for
             sockets["shell"] = self._connect("shell", zmq.DEALER)
             sockets["control"] = self._connect("control", zmq.DEALER)
-            sockets["iopub"] = self._connect("iopub", zmq.SUB)
             sockets["monitor"] = sockets["iopub"].get_monitor_socket(zmq.EVENT_DISCONNECTED)
             others, everything = zmq.Poller(), zmq.Poller()
             for each in (*sockets.values(), self._woken.fileno()):

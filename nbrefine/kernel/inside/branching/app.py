@@ -78,6 +78,7 @@ def build(preload: Sequence[str] = ()) -> Any:
             raise UnsuitableError(why, package=name) from error
     with _quiet_debugger():
         app = _make(application, [])
+    app.configure_tornado_logger()
     for name in app.default_extensions:
         app.shell.extension_manager.load_extension(name)
     with _untouched(app.shell):
@@ -209,7 +210,7 @@ def _quiet_debugger() -> Iterator[None]:
 
 
 def _warm(shell: Any) -> None:
-    """Import what a first cell, a first result and a first traceback import."""
+    """Import and make what a first cell, a first result and a first traceback would."""
     for name in (
         "jupyter_client.localinterfaces",
         "ipykernel.comm",
@@ -227,9 +228,12 @@ def _warm(shell: Any) -> None:
             if name.partition(".")[0] != "matplotlib_inline" or "matplotlib" in sys.modules:
                 importlib.import_module(name)
     shell.run_cell("1 + 1;", silent=True)
+    shell.display_formatter.format(1)
     shell.run_cell("def f():\n    return {}['x']\nf()", silent=True)
     for pattern in ("*.py", "*.ipy"):
         glob.glob(os.path.join(os.devnull, pattern))
+    for given in ("", 0):  # traitlets logs what nobody sees, and looks whether it is a mapping
+        shell.log.debug("%s", given)
     importlib.import_module("ipykernel.jsonutil").json_clean({"a": [1, 2.0, "x", None]})
 
 

@@ -257,5 +257,8 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+_control = ctypes.CDLL(None).prctl  # found once: a child would copy what the search writes to
+
+
 def _prctl(option: int, argument: Any) -> None:
-    ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
+    _control(option, argument, 0, 0, 0)

@@ -284,7 +284,6 @@ class Plumbing:
             app._apply_curve_server_options(made)
         app.iopub_port = app._bind_socket(made, app.iopub_port)
         if app.iopub_thread is None:
-            app.configure_tornado_logger()
             app.iopub_thread = IOPubThread.__new__(IOPubThread)
         type(app.iopub_thread).__init__(app.iopub_thread, made, pipe=True, session=app.session)
         app.iopub_thread.start()

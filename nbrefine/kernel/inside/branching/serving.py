@@ -313,16 +313,18 @@ def _fork() -> int:
 
 def surround(spawn: dict[str, Any]) -> None:
     """Give this process its environment variables and working folder."""
-    environ = spawn.get("environ")
-    if environ is not None:
-        os.environ.clear()
-        os.environ.update(environ)
-    for name, value in (spawn.get("variables") or {}).items():
+    environ, zone = spawn.get("environ"), os.environ.get("TZ")
+    wanted: dict[str, str | None] = {}
+    if environ is not None:  # mostly what is there already, which writes no memory
+        wanted = {**dict.fromkeys(os.environ), **environ}
+    wanted.update(spawn.get("variables") or {})
+    for name, value in wanted.items():
         if value is None:
             os.environ.pop(name, None)
-        else:
+        elif os.environ.get(name) != value:
             os.environ[name] = value
-    time.tzset()
+    if os.environ.get("TZ") != zone:
+        time.tzset()
     if spawn.get("cwd"):
         os.chdir(spawn["cwd"])
 

@@ -20,7 +20,7 @@ from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, KernelS
 from nbrefine.kernel.attached import checkpoint, refusal
 from nbrefine.kernel.core import Core
 from nbrefine.kernel.forked import Branch
-from nbrefine.kernel.forking import Nursery
+from nbrefine.kernel.forking import Nursery, Unattachable
 from nbrefine.kernel.line import answer
 from nbrefine.kernel.link import Link
 from nbrefine.kernel.selftest import proven
@@ -167,6 +167,8 @@ class Copy:
                 await asyncio.to_thread(core.layer.close)
             if isinstance(error, KernelStartError) and not await self._nursery.answers(_ANSWER):
                 self._nursery.leave()  # it can be branched from no more
+            if isinstance(error, (OSError, Unattachable)):
+                raise _not_set_up(error) from error
             raise
         core.become(self.core, link, self._names, lambda: self._left(core))
         lineage.branches.add(core)
@@ -179,6 +181,14 @@ class Copy:
         if not self._branches and not core.adopted:
             self._nursery.sweep()
         self._settle()
+
+
+def _not_set_up(error: OSError | Unattachable) -> KernelStartError:
+    why = error.reason if isinstance(error, Unattachable) else f"{type(error).__name__}: {error}"
+    return KernelStartError(
+        f"A branch could not be set up: {why}",
+        hint="Undo what a cell did to the process's user, limits or private folder, or restart it",
+    )
 
 
 async def copy(core: Core) -> Copy:

@@ -99,6 +99,11 @@ class ForkedKernel(Lifetime):
         }
         forking = asyncio.ensure_future(self._ask(spawn))
         try:
+            done, _ = await asyncio.wait({forking}, timeout=_FORK)
+            if not done and not await self._nursery.answers(_FORK) and not forking.done():
+                forking.cancel()
+                await asyncio.wait({forking})
+                raise KernelStartError("The process to fork from does not react")
             await asyncio.shield(forking)
         except asyncio.CancelledError:
             # It is forked all the same, and what it leaves can be removed only when it has ended.

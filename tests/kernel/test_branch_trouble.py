@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nbrefine.errors import KernelError
+from nbrefine.errors import KernelError, KernelStartError
 from nbrefine.kernel import Kernel
 
 
@@ -94,4 +97,43 @@ def test_a_session_without_standard_streams_is_branched_and_goes_on_in_a_branch(
         with kernel.branch() as trial:
             assert value(trial, "print('heard'); kept") == "heard\n1"
             kernel.adopt(trial).result()
+        assert value(kernel, "kept") == "1"
+
+
+def test_a_session_with_a_umask_of_its_own_is_branched_and_keeps_it(kernel: Kernel) -> None:
+    kernel.run("os.umask(0o777)").result()
+    with kernel.branch() as trial:
+        assert value(trial, "os.umask(0o777) == 0o777") == "True"
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ("os.setuid(65534)", "PermissionError"),
+        ("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))", "File too large"),
+        (
+            "import shutil\nshutil.rmtree(os.path.dirname(os.environ['NBREFINE_KERNEL']))",
+            "FileNotFoundError",
+        ),
+    ],
+    ids=["user", "limit", "folder"],
+)
+def test_why_a_branch_could_not_be_set_up_is_one_line(kernel: Kernel, cell: str, why: str) -> None:
+    if "setuid" in cell and os.getuid() != 0:
+        pytest.skip("only root becomes another user")
+    kernel.run(cell).result()
+    with pytest.raises(KernelStartError, match=why) as raised:
+        kernel.branch().result(20)
+    assert raised.value.message.startswith("A branch could not be set up: ")
+    assert "\n" not in str(raised.value)
+    assert value(kernel, "kept") == "1"
+
+
+def test_a_checkpoint_that_was_stopped_is_noticed_soon(kernel: Kernel) -> None:
+    with kernel.checkpoint() as kept:
+        os.kill(kept.copy.pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        with pytest.raises(KernelStartError, match="does not react"):
+            kept.branch().result(20)
+        assert time.monotonic() - begun < 10
         assert value(kernel, "kept") == "1"

@@ -79,11 +79,15 @@ class Plumbing:
         self._load(connection, connection_file)
         app.context = None
         app.init_iopub = lambda context: self._init_iopub(context, unlimited=unlimited)
-        app.init_sockets()
-        app.init_heartbeat()
-        app._ports = {name.removesuffix("_port"): port for name, port in self.ports.items()}
-        if connection_file:
-            app.write_connection_file()
+        mask = os.umask(0o077)  # a cell may have set one by which nobody reaches these files
+        try:
+            app.init_sockets()
+            app.init_heartbeat()
+            app._ports = {name.removesuffix("_port"): port for name, port in self.ports.items()}
+            if connection_file:
+                app.write_connection_file()
+        finally:
+            os.umask(mask)
         self._init_streams()
         app.init_signal()
         self._init_kernel()

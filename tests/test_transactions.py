@@ -7,13 +7,17 @@ accepted cells, by a comparison that knows nothing of branches or digests.
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+from jupyter_client.manager import KernelManager
 
 from nbrefine._portal import Run
 from nbrefine.env import NotebookEnvironment
@@ -23,7 +27,7 @@ from nbrefine.kernel.digest import Snapshot, snapshot
 from nbrefine.kernel.workspace import Workspace
 from nbrefine.outputs import CellResult
 from nbrefine.state import Action, State
-from nbrefine.values import Task, Turn
+from nbrefine.values import Isolation, Task, Turn
 from tests.deep import compare
 
 SEED = 11
@@ -203,15 +207,18 @@ sequences = st.lists(
     min_size=3,
     max_size=8,
 )
-trees = st.lists(
-    st.tuples(st.integers(0, 7), cells(st.sampled_from(STATEMENTS))), min_size=4, max_size=9
-)
+inside = cells(st.sampled_from(STATEMENTS))
+trees = st.lists(st.tuples(st.integers(0, 7), inside), min_size=4, max_size=9)
 """Cells, each with the number of the state that it begins from."""
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("transactions")
+
+
+Live = Callable[[Path], AbstractContextManager[tuple[NotebookEnvironment, Kernel]]]
+"""Gives an environment whose kernel works in a folder."""
 
 
 def work_folder(base: Path) -> Path:
@@ -234,14 +241,45 @@ def started(folder: Path) -> Run[Kernel]:
     return Kernel.start(seed=SEED, cwd=folder, preload=("numpy", "numpy.random"))
 
 
-def play(sequence: list[Cell], base: Path) -> None:
-    """Run a sequence and check what is claimed of it."""
-    folder = work_folder(base)
+@contextmanager
+def ours(folder: Path) -> Iterator[tuple[NotebookEnvironment, Kernel]]:
+    """An environment whose attempts run in branches that take the session's place."""
     task = Task("t", setup=SETUP)
     with (
         started(folder) as kernel,
         NotebookEnvironment(task, kernel=kernel, timeout=LIMIT, max_turns=100) as env,
     ):
+        yield env, kernel
+
+
+@contextmanager
+def foreign(folder: Path) -> Iterator[tuple[NotebookEnvironment, Kernel]]:
+    """One whose accepted cells run again in a kernel that somebody else has started."""
+    private = folder.parent
+    manager = KernelManager(
+        kernel_name="python3",
+        connection_file=str(private / "kernel.json"),
+        transport="ipc",
+        ip=str(private / "c"),
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": str(SEED), "OPENBLAS_NUM_THREADS": "1"}
+    with (private / "log").open("w") as log:
+        manager.start_kernel(stdout=log, stderr=log, env=environment, cwd=str(folder))
+    task = Task("t", setup=SETUP)
+    try:
+        with (
+            Kernel.connect(manager.connection_file) as kernel,
+            NotebookEnvironment(task, kernel=kernel, timeout=LIMIT, max_turns=100) as env,
+        ):
+            yield env, kernel
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
+def play(sequence: list[Cell], base: Path, session: Live = ours) -> None:
+    """Run a sequence and check what is claimed of it."""
+    folder = work_folder(base)
+    with session(folder) as (env, kernel):
         state = env.reset(seed=SEED)[0]
         for cell in sequence:
             state = take(env, state, cell)
@@ -253,11 +291,13 @@ def play(sequence: list[Cell], base: Path) -> None:
     assert content(folder) == content(again)
 
 
-def take(env: NotebookEnvironment, state: State, cell: Cell) -> State:
+def take(
+    env: NotebookEnvironment, state: State, cell: Cell, isolation: Isolation = "fork"
+) -> State:
     """Take a step and check what the turn says of it."""
     state = env.step(asked(state, cell.tests), Action.from_code(cell.source)).next_state
     turn: Turn = state.hidden.episode.turns[-1]
-    assert turn.isolation == "fork", turn.isolation_reason
+    assert turn.isolation == isolation, turn.isolation_reason
     assert turn.result is not None
     assert turn.accepted == (turn.result.ok and not cell.rejected), cell.source
     if cell.end == "hangs" and turn.result.error is None:
@@ -316,6 +356,38 @@ def test_a_session_equals_a_clean_replay_of_its_accepted_cells(
     base: Path, sequence: list[Cell]
 ) -> None:
     play(sequence, base)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@settings(many, max_examples=4)
+@given(sequence=st.lists(inside, min_size=3, max_size=6))
+@example(sequence=[MUTATED, Cell(("items.append(2)",))])
+def test_a_kernel_of_somebody_else_s_has_what_its_accepted_cells_make(
+    base: Path, sequence: list[Cell]
+) -> None:
+    play(sequence, base, foreign)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@settings(many, max_examples=4)
+@given(sequence=st.lists(inside, min_size=3, max_size=6))
+@example(sequence=[MUTATED, Cell(("items.append(2)",), tests="items.clear()\nassert True")])
+def test_a_session_without_branches_is_built_again_from_its_accepted_cells(
+    base: Path, sequence: list[Cell]
+) -> None:
+    """Its files are not held back, so that nothing is claimed of them."""
+    task, folder = Task("t", setup=SETUP), work_folder(base)
+    with NotebookEnvironment(
+        task, isolation="rebuild", rebuild_limit=100, cwd=folder, timeout=LIMIT, max_turns=100
+    ) as env:
+        state = env.reset(seed=SEED)[0]
+        for cell in sequence:
+            state = take(env, state, cell, "rebuild")
+        env.settle(state)
+        assert env._session is not None
+        assert_replays(env._session.kernel, state, work_folder(base))
 
 
 @pytest.mark.slow

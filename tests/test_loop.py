@@ -288,7 +288,7 @@ def test_a_record_that_can_no_longer_be_written_still_gives_the_episode(tmp_path
     folder = _folder(tmp_path / "gone")
     reply = f"```python\nimport os, shutil\nshutil.rmtree(os.getcwd())\n{RIGHT[10:]}"
     with pytest.raises(RecordError) as caught:
-        refine("t", tests=TESTS, model=[reply], record=folder / "episode.ipynb")
+        refine("t", tests=TESTS, model=[reply], record=folder / "episode.ipynb", workspace="report")
     episode = caught.value.episode
     assert isinstance(episode, nbrefine.Episode)
     assert [turn.verdict for turn in episode.turns] == ["solved"]

@@ -247,7 +247,7 @@ def running(cell: str, *through: str) -> Iterator[subprocess.Popen[str]]:
     """Give a run whose first turn is finished and whose second turn's cell runs."""
     second = f"```python\nopen('running', 'w').write(str(__import__('os').getpid()))\n{cell}\n```"
     process = subprocess.Popen(
-        [*through, NBREFINE, *asked(WRONG, second), "-o", "out.ipynb"],
+        [*through, NBREFINE, *asked(WRONG, second), "-o", "out.ipynb", "--workspace", "report"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -12,14 +13,14 @@ from nbrefine.errors import RunStopped
 from nbrefine.kernel import Kernel
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.03, 0.3])
 def test_a_restart_whose_caller_gave_up_leaves_a_kernel_that_runs(seconds: float) -> None:
     with Kernel.start() as kernel:
         assert kernel.run("x = 1").result(60).ok
         restart = kernel.restart()
         time.sleep(seconds)
         restart.stop()
-        with pytest.raises(RunStopped):
+        with suppress(RunStopped):  # it may have been sooner
             restart.result(60)
         assert kernel.run("1 + 1").result(60).text == "2\n"
 

@@ -46,6 +46,8 @@ class ForkedKernel(Lifetime):
         """Marks what the kernel says to its controller alone."""
         self.introduction: dict[str, Any] | None = None
         """What it would reply to `kernel_info_request`; {} for a branch, whose origin has told."""
+        self.shared: tuple[dict[str, str], ...] = ()
+        """Hazards: open files by which it reaches its working folder itself, not its view of it."""
         self.connection: dict[str, Any] = {
             "transport": "ipc",
             "ip": str(keeper.folder / f"k{number}"),
@@ -78,6 +80,7 @@ class ForkedKernel(Lifetime):
             assert self._forked is not None
             ready = await self._forked.ready(limit)
             self.introduction = ready["introduction"]
+            self.shared = tuple(ready["shared"])
         except BaseException as error:
             self._hear()
             words = self._last_words()

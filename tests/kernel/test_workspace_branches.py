@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.forked import ForkedKernel
 
 
 @pytest.fixture
@@ -42,6 +43,21 @@ def test_a_rejected_attempt_leaves_the_folder_as_it_was(session: Kernel, tmp_pat
     assert contents(tmp_path) == {"data.csv": "1,2\n", "log": "trunk\n"}
     session.run("log.write('more\\n')").result()
     assert contents(tmp_path) == {"data.csv": "1,2\n", "log": "trunk\nmore\n"}
+
+
+def test_what_still_reaches_the_folder_itself_is_told(session: Kernel, tmp_path: Path) -> None:
+    session.run("import os; lost = open('lost', 'w'); os.unlink('lost')").result()
+    with session.branch() as attempt:
+        process = attempt.core.link.process
+        assert isinstance(process, ForkedKernel)
+        (shared,) = process.shared
+        assert shared["verdict"] == "shared"
+        assert str(tmp_path / "lost") in shared["detail"]
+    session.run("lost.close()").result()
+    with session.branch() as attempt:
+        process = attempt.core.link.process
+        assert isinstance(process, ForkedKernel)
+        assert process.shared == ()
 
 
 def test_an_accepted_attempt_s_files_are_there_and_go_on(session: Kernel, tmp_path: Path) -> None:

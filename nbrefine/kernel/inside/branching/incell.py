@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 import warnings
 from typing import Any, NoReturn
@@ -55,9 +54,7 @@ def checkpoint(connection: socket.socket, *, folder: str = "") -> dict[str, Any]
         if why:
             refusal = {"kind": "kernel", "verdict": "refuse", "detail": why}
             return {"status": "refused", "hazards": [refusal]}
-        started = time.perf_counter()
         found = hazards.scan(app)
-        scanned = time.perf_counter() - started
         if any(each["verdict"] == "refuse" for each in found):
             return {"status": "refused", "hazards": found}
         plumbing = _plumbing_of(app)
@@ -66,12 +63,10 @@ def checkpoint(connection: socket.socket, *, folder: str = "") -> dict[str, Any]
             plumbing.flush()
             own = plumbing.descriptors()
             carried = Carried(own | _logs(app, plumbing) | {connection.fileno()})
-            before = time.perf_counter()
             pid = _fork()
             if pid == 0:
                 nursery = Nursery(connection, "checkpoint", folder)
                 _live_on(app, nursery, own, carried, mask)
-            forked = time.perf_counter() - before
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         try:
@@ -79,14 +74,7 @@ def checkpoint(connection: socket.socket, *, folder: str = "") -> dict[str, Any]
         except BaseException:
             end(pid)
             raise
-    return {
-        "status": "ok",
-        "pid": pid,
-        "cwd": _folder(),
-        "hazards": found,
-        "scan_seconds": scanned,
-        "fork_seconds": forked,
-    }
+    return {"status": "ok", "pid": pid, "cwd": _folder(), "hazards": found}
 
 
 def _kernel() -> tuple[Any, str]:

@@ -12,7 +12,6 @@ import importlib.util
 import os
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ _BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
 def main() -> None:
     """Build, say so, and serve the connection until it ends."""
-    started = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connection", type=int, required=True)
     parser.add_argument("--role", choices=("keeper", "template"), required=True)
@@ -48,7 +46,6 @@ def main() -> None:
         "pid": os.getpid(),
         "python": sys.version.split()[0],
         "ipykernel": app.version(),
-        "seconds": time.perf_counter() - started,
     }
     wire.send(connection, {"built": about})
     nursery = _part("nursery").Nursery

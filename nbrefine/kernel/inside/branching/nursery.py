@@ -39,8 +39,6 @@ class Order:
     spawn: dict[str, Any]
     line: socket.socket
     """Its connection with the controller."""
-    begun: float
-    """When the request came, on the clock of `time.perf_counter`."""
 
 
 class Nursery:
@@ -93,7 +91,6 @@ class Nursery:
         }
 
     def _serve(self) -> Order | None:
-        begun = time.perf_counter()
         try:
             message, fds = wire.receive(self._connection)
         except (OSError, ValueError) as error:
@@ -103,7 +100,7 @@ class Nursery:
             self._end()
         operation = message.get("op")
         if operation == "fork":
-            return self._fork(message, fds, begun)
+            return self._fork(message, fds)
         wire.close(fds)
         if operation == "leave":
             os._exit(0)
@@ -115,7 +112,7 @@ class Nursery:
             self._tell({"failed": message.get("id"), "why": f"There is no {operation!r}"})
         return None
 
-    def _fork(self, message: dict[str, Any], fds: list[int], begun: float) -> Order | None:
+    def _fork(self, message: dict[str, Any], fds: list[int]) -> Order | None:
         role, spawn = message.get("role"), message.get("spawn")
         fork = message.get("id")
         try:
@@ -128,7 +125,7 @@ class Nursery:
         if pid == 0:
             self._become_child(fds)
             assert isinstance(spawn, dict)  # as checked
-            return Order(str(role), spawn, socket.socket(fileno=fds[0]), begun)
+            return Order(str(role), spawn, socket.socket(fileno=fds[0]))
         wire.close(fds)
         self._children.add(pid)
         try:

@@ -187,8 +187,7 @@ class Server:
 
     def _begin(self, order: Order, *, fresh: bool) -> None:
         spawn = order.spawn
-        if spawn.get("overlay"):
-            overlay.enter(spawn["overlay"])
+        shared = overlay.enter(spawn["overlay"]) if spawn.get("overlay") else []
         surround(spawn)
         if fresh:
             arguments = spawn.get("arguments") or ()
@@ -215,8 +214,8 @@ class Server:
         )
         ready = {
             "pid": os.getpid(),
-            "seconds": time.perf_counter() - order.begun,
             "ports": self.plumbing.ports,
+            "shared": shared,
             "introduction": self.app.kernel.kernel_info if fresh and nonce else {},
         }
         wire.send(order.line, {"ready": ready})

@@ -243,6 +243,17 @@ def test_a_session_that_is_not_what_it_was_when_rebuilt_is_the_host_s_trouble(
         assert newest(third).accepted
 
 
+def test_a_kernel_that_tests_have_ended_is_built_again_and_the_turn_says_so() -> None:
+    task = Task("t", setup="n = 1", tests="import os; os._exit(0)\nassert n")
+    with NotebookEnvironment(task, isolation="none") as env:
+        first = env.step(env.reset()[0], code("n += 1"))
+        second = env.step(going_on(first.next_state), code("n += 1"))
+        assert value(env, "n") == "2"
+    assert not newest(first).accepted
+    assert "ended when the attempt was tested" in newest(first).isolation_reason
+    assert newest(second).isolation == "rebuild"
+
+
 def test_a_handed_in_kernel_that_an_attempt_ended_is_not_used_empty() -> None:
     with Kernel.start() as kernel:
         kernel.run("precious = 1").result()

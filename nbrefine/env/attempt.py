@@ -78,11 +78,13 @@ async def attempt(
             left, files = await _look(place.kernel), await watch.end()
         if place.kernel.alive:
             result = replace(result, outputs=result.outputs + await place.kernel.late())
+        isolation, note = place.isolation, ""
         if not place.intact:
             left = None  # at best there is an empty kernel by now
+            ended_before = result.death is not None or result.lost
+            note = "" if ended_before else "the kernel ended when the attempt was tested"
         accepted = (report.solved if report else result.ok) and not result.exited
         onward = place.seen if not place.kept else left if place.intact else point.seen
-        isolation, note = place.isolation, ""
         if accepted and place.intact and left is not None:
             tested = report is not None and (place.isolation != "fork" or unbranched != "")
             acceptance = await session.accept(

@@ -187,6 +187,26 @@ def test_a_pending_task_is_lost_and_named(process: Process) -> None:
     assert "'tick'" in told[0]["detail"]
 
 
+def test_a_lock_that_was_waited_for_is_named(process: Process) -> None:
+    told = process(
+        """
+        fresh, lock = asyncio.Lock(), asyncio.Lock()
+
+        async def wait():
+            async with lock:
+                waiting = asyncio.ensure_future(lock.acquire())
+                await asyncio.sleep(0)
+            await waiting
+            lock.release()
+
+        loop.run_until_complete(wait())
+        told.extend(scan())
+        """
+    )
+    assert kinds(told) == [("asyncio-loop", "note")]
+    assert "'lock' (asyncio.Lock)" in told[0]["detail"]
+
+
 def test_children_are_named(process: Process) -> None:
     told = process(
         """

@@ -18,6 +18,7 @@ import contextlib
 import os
 import sys
 import threading
+from asyncio import mixins
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -222,6 +223,17 @@ def _tasks(seen: _Seen) -> list[Hazard]:
     return _each("asyncio-task", "lost", names, "asyncio task {} does not go on in the branch")
 
 
+def _bound(seen: _Seen) -> list[Hazard]:
+    """Variables with which a task has waited, and which asyncio has tied to its loop by that."""
+    names = [
+        f"{name!r} (asyncio.{type(value).__name__})"
+        for name, value in list(vars(sys.modules["__main__"]).items())
+        if isinstance(value, mixins._LoopBoundMixin) and getattr(value, "_loop", None) is not None
+    ]
+    text = "{} belongs to the live kernel's event loop: to wait with it fails in the branch"
+    return _each("asyncio-loop", "note", names, text)
+
+
 def _children(seen: _Seen) -> list[Hazard]:
     found = []
     pids = _child_processes()
@@ -345,6 +357,7 @@ _LOOKS: tuple[Callable[[_Seen], list[Hazard]], ...] = (
     _memory,
     _threads,
     _tasks,
+    _bound,
     _children,
     _sockets,
     _files,

@@ -196,7 +196,7 @@ def test_what_a_kernel_that_was_handed_in_had_is_named_where_the_replay_lacks_it
         kernel.run("rate = 2; price = 5").result()
         episode = played(Task("t"), "total = rate * price", kernel=kernel)
     assert episode.turns[0].accepted
-    replayed = replay(replace(episode, handed_in=("rate", "price")))
+    replayed = replay(episode)
     assert told(replayed) == [("ep-setup", "no digest"), ("s01-a01", "failed")]
     assert replayed.steps[1].details == (
         "NameError: name 'rate' is not defined",

@@ -134,6 +134,7 @@ class Copy:
         return await self._branched(overlaid=False)
 
     async def _branched(self, *, overlaid: bool) -> Core:
+        self.core.lineage.require_here()
         if self.closed:
             raise KernelDeadError("The checkpoint was closed", hint="Take another one")
         lineage = self.core.lineage
@@ -405,6 +406,7 @@ async def files(core: Core) -> FileChanges | None:
     ------
     KernelDeadError: it was closed or adopted.
     """
+    core.lineage.require_here()
     if core.closed:
         raise KernelDeadError("The branch was closed or adopted", hint="Ask before that")
     return await asyncio.to_thread(core.layer.changes) if core.layer else None

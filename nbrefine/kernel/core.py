@@ -7,7 +7,6 @@ builds on it directly, since it runs on the portal's loop itself.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -62,7 +61,6 @@ class Core:
         self.limits = limits
         self.names: dict[str, None] = {}
         """What the cells have bound so far, in that order."""
-        self._process_id = os.getpid()
         self._turn = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
         self._endings: set[asyncio.Task[None]] = set()  # of processes that were replaced
@@ -189,6 +187,7 @@ class Core:
         on_message: called on the portal with what shows, as it comes and whole.
         ticket: how somebody else can stop it.
         """
+        self.lineage.require_here()
         ticket = ticket or Ticket()
         source = clean_text(source)
         # What helper code prints is in nobody's result.
@@ -296,6 +295,7 @@ class Core:
 
     async def queue(self) -> None:
         """Stand behind the cells that were asked for before, each of which does so in a task."""
+        self.lineage.require_here()  # elsewhere those would never end
         await asyncio.sleep(0)
 
     async def acquire(self) -> Link:
@@ -446,7 +446,7 @@ class Core:
 
     async def close(self) -> None:
         """Shut the kernel down, or let go of one that is not ours; a second call does nothing."""
-        if os.getpid() != self._process_id:
+        if not self.lineage.here:
             return  # a forked child leaves the block that its parent is still in
         await self.queue()
         if self._closing is None:
@@ -479,11 +479,7 @@ class Core:
                 raise trouble
 
     def _require_open(self) -> None:
-        if os.getpid() != self._process_id:
-            raise KernelError(
-                "The kernel belongs to the process that this one was forked from",
-                hint="Start one here",
-            )
+        self.lineage.require_here()
         if self.adopted:
             raise KernelDeadError("The branch was adopted", hint="Use the kernel that adopted it")
         if self.closed:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Protocol
 
+from nbrefine.errors import KernelError
 from nbrefine.kernel.workspace import Layer, Workspace, WorkspaceMode
 
 
@@ -58,11 +60,30 @@ class Lineage:
         """Whether there are to be no more."""
         self.folder = folder
         self.ignore = ignore
+        self._process_id = os.getpid()
         self._mode = mode
         self._workspace: Workspace | None = None
         # Each copy of somebody else's kernel has a private folder of its own.
         self._made_for: tuple[Path, Path] | None = None
         self._making = asyncio.Lock()
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the process that has it, not one that was forked from that."""
+        return os.getpid() == self._process_id
+
+    def require_here(self) -> None:
+        """Make sure that this is the process that has it.
+
+        Raises
+        ------
+        KernelError: it was forked from that one.
+        """
+        if not self.here:
+            raise KernelError(
+                "The kernel belongs to the process that this one was forked from",
+                hint="Start one here",
+            )
 
     async def layer(self, private: Path, below: Layer | None) -> Layer | None:
         """Make a new branch's layer over the folder; None where branches get none.

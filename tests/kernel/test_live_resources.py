@@ -328,6 +328,49 @@ def test_a_forked_child_of_the_controller_does_not_take_the_kernel_down() -> Non
     assert (out, err) == ("'alive'\n", "")
 
 
+def test_whatever_a_forked_child_of_the_controller_asks_for_is_not_its_to_ask() -> None:
+    script = """
+        import os, time
+        from nbrefine.errors import NbrefineError
+        from nbrefine.kernel import Kernel
+        with Kernel.start() as kernel, kernel.branch() as branch, kernel.checkpoint() as kept:
+            running = kernel.run("import time; time.sleep(2)")  # it has the turn
+            while kernel.core.running is None:
+                time.sleep(0.01)
+            pid = os.fork()
+            if pid == 0:
+                for work in (
+                    lambda: kernel.run("1"), kernel.branch, kernel.checkpoint, kernel.variables,
+                    kernel.interrupt, kernel.restart, lambda: kernel.adopt(branch),
+                    lambda: kernel.rollback(kept), lambda: kernel.commit(branch, "1"),
+                    branch.branch, branch.files, kept.branch,
+                ):
+                    try:
+                        work().result(10)
+                        print("done", work, flush=True)
+                    except NbrefineError as error:
+                        said = error.message
+                        if "belongs to the process that this one was forked from" not in said:
+                            print(work, error, flush=True)
+                kept.close()
+                branch.close()
+                kernel.close()
+                os._exit(0)
+            os.waitpid(pid, 0)
+            running.result()
+            print(kernel.run("'alive'").result().text, end="")
+            with kept.branch() as another:
+                print(another.run("'alive'").result().text, end="")
+            print(branch.run("'alive'").result().text, end="")
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder,
+        controller(script, base=Path(folder)) as process,
+    ):
+        out, err = process.communicate(timeout=100)
+    assert (out, err) == ("'alive'\n" * 3, "")
+
+
 def test_a_long_temporary_folder_does_not_break_the_sockets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

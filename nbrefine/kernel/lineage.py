@@ -108,7 +108,14 @@ class Lineage:
                 self._made_for = made_for
         if self._workspace.reason:
             return None
-        return await asyncio.to_thread(self._workspace.layer, below)
+        making = asyncio.ensure_future(asyncio.to_thread(self._workspace.layer, below))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait({making})  # the thread makes it all the same
+            if making.exception() is None:
+                await asyncio.to_thread(making.result().close)
+            raise
 
     @property
     def reason(self) -> str:

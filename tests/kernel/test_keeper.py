@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from nbrefine._portal import Run
-from nbrefine.errors import RunStopped
+from nbrefine.errors import KernelStartError, RunStopped
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.forked import Fresh
 from nbrefine.kernel.forking import forked_pids, nurseries

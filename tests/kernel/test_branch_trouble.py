@@ -137,3 +137,41 @@ def test_a_checkpoint_that_was_stopped_is_noticed_soon(kernel: Kernel) -> None:
             kept.branch().result(20)
         assert time.monotonic() - begun < 10
         assert value(kernel, "kept") == "1"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "import json\njson.dumps = json.loads = lambda *given, **named: 1 / 0",
+        "import threading\nthreading.Thread = None",
+    ],
+    ids=["json", "threads"],
+)
+def test_a_session_whose_cells_replace_what_the_kernel_uses_goes_on(
+    kernel: Kernel, cell: str
+) -> None:
+    result = kernel.run(cell, timeout=5).result(40)
+    assert result.status == "ok"
+    assert value(kernel, "kept") == "1"
+
+
+def test_a_session_whose_messages_are_packed_as_before_is_branched(kernel: Kernel) -> None:
+    kernel.run("import json\njson.dumps = json.loads = None").result()
+    with kernel.branch() as trial:
+        assert value(trial, "kept") == "1"
+        kernel.adopt(trial).result()
+    assert value(kernel, "kept") == "1"
+
+
+def test_streams_that_raise_are_replaced_before_the_kernel_fails_with_them(kernel: Kernel) -> None:
+    result = kernel.run(
+        "import sys\n"
+        "class Bad:\n"
+        "    def write(self, text): raise RuntimeError\n"
+        "    def flush(self): raise RuntimeError\n"
+        "sys.stdout = sys.stderr = Bad()",
+        timeout=5,
+    ).result(40)
+    assert result.status == "ok"
+    assert "sys.stdout was set to a Bad; it is restored" in result.notes
+    assert value(kernel, "print('heard'); kept") == "heard\n1"

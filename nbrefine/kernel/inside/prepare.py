@@ -14,17 +14,22 @@ import json
 import os
 import pathlib
 import sys
+import types
 from typing import Any
 
 import zmq
 from IPython.core import ultratb
 from IPython.core.getipython import get_ipython
+from jupyter_client import connect
+from jupyter_client import session as messages
 
 MIME = "application/vnd.nbrefine+json"
 
 _LAST: list[Any] = [""]
 _ESSENTIAL: dict[str, Any] = {}
 _MARK = {"nonce": ""}
+
+_dumps = json.dumps
 
 _LONG = 1000  # lines of a source file that takes more than 10 ms to parse
 _DEEP = 50  # frames of a traceback in which repeated ones are collapsed, for which it is parsed
@@ -56,6 +61,9 @@ def prepare(shell: Any, nonce: str, crash: str) -> None:
         shell.enable_tip = False
         type(shell).ask_exit = _stay
         shell.InteractiveTB.get_records = _sparing(shell.InteractiveTB.get_records)
+        # By which messages and a branch's connection are written, whatever a cell makes of `json`.
+        for module in (messages, connect):
+            vars(module)["json"] = types.SimpleNamespace(**vars(json))
         session.pack = _tolerant(session.pack)
         shell.events.register("post_execute", lambda: _after_cell(shell))
         shell.events.register("post_run_cell", lambda result: _keep_last(shell, result))
@@ -104,21 +112,21 @@ def _tolerant(pack: Any) -> Any:
         try:
             return pack(message)
         except UnicodeEncodeError:
-            return json.dumps(message, default=str).encode("ascii")
+            return _dumps(message, default=str).encode("ascii")
 
     return packed
 
 
 def _after_cell(shell: Any) -> None:
-    """Bring back streams that a cell removed, closed, or replaced by what is no stream.
+    """Bring back streams that a cell removed, closed, or replaced by what does not work as one.
 
     Without `sys.stdout` IPython 9 runs no further cell and ipykernel never replies.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
+        essential = _ESSENTIAL[name]
         closed = getattr(stream, "closed", False)
-        if closed or not (hasattr(stream, "write") and hasattr(stream, "flush")):
-            essential = _ESSENTIAL[name]
+        if closed or not (stream is essential or _works(stream)):
             if essential.closed:
                 essential = _ESSENTIAL[name] = _opened(shell.kernel, name)
             setattr(sys, name, essential)
@@ -127,6 +135,16 @@ def _after_cell(shell: Any) -> None:
     # IPython keeps a copy of all that was ever printed.
     with contextlib.suppress(AttributeError):
         shell.history_manager.outputs.clear()
+
+
+def _works(stream: Any) -> bool:
+    if not (hasattr(stream, "write") and hasattr(stream, "flush")):
+        return False
+    try:
+        stream.flush()  # as ipykernel does before it replies
+    except Exception:  # noqa: BLE001  whatever a cell has put there
+        return False
+    return True
 
 
 def _keep_last(shell: Any, result: Any) -> None:

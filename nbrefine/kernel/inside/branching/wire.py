@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import socket
 from collections.abc import Sequence
+from json import dumps, loads  # a cell may replace those of the module
 from typing import Any
 
 LIMIT = 1 << 20
@@ -41,7 +41,7 @@ def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) 
     OSError: EMSGSIZE, it has more than `LIMIT` bytes; EPIPE, the other end is closed; EAGAIN,
         the other end has not read for long and the socket does not block.
     """
-    data = json.dumps(message).encode("ascii")
+    data = dumps(message).encode("ascii")
     if len(data) > LIMIT:
         raise OSError(errno.EMSGSIZE, f"A message of {len(data):,} bytes, of at most {LIMIT:,}")
     if len(data) <= _PACKET:
@@ -115,7 +115,7 @@ def _loaded(data: bytes, fds: list[int]) -> dict[str, Any]:
         os.close(fds.pop(0))
         if len(data) > LIMIT:
             raise ValueError(f"it has more than {LIMIT:,} bytes")
-    message = json.loads(data)
+    message = loads(data)
     if not isinstance(message, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - of JSON, and so a wrong value
     return message

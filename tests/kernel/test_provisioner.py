@@ -136,7 +136,9 @@ def test_a_forked_kernel_is_interrupted(
     install: Callable[..., str], start: Callable[..., Session], mode: str
 ) -> None:
     session = start(install(interrupt_mode=mode))
-    request = session.client.execute("import time\nprint('in it', flush=True)\ntime.sleep(60)")
+    source = "import time\nprint('in it', flush=True)\ntime.sleep(60)"
+    # Otherwise a cell that is sent at once may be aborted because of the error before it.
+    request = session.client.execute(source, stop_on_error=False)
     while session.client.get_iopub_msg(timeout=60)["msg_type"] != "stream":
         pass
     session.manager.interrupt_kernel()

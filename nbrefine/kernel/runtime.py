@@ -23,7 +23,7 @@ MARK = "NBREFINE_KERNEL"
 """Name of the environment variable that holds the folder's path, or that and a kernel's number."""
 
 _PREFIX = "nbrefine-"
-_LONGEST = 90  # of 107 bytes that a local socket's path may have; the name of one takes 8
+_LONGEST = 86  # of 107 bytes that a local socket's path may have; the name of one takes 21
 _YOUNG = 10.0  # seconds in which a folder may not be locked yet
 
 

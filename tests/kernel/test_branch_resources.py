@@ -237,3 +237,23 @@ def test_nothing_outlives_a_controller_that_is_interrupted_or_killed(
         assert controller.wait(30) == (0 if number == signal.SIGINT else -number)
         assert controller.stdout.read() == ("interrupted\n" if number == signal.SIGINT else "")
     assert "Traceback" not in log.read_text()
+
+
+def test_a_branch_that_started_processes_leaves_no_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    cell = """
+        import multiprocessing
+        with multiprocessing.get_context("forkserver").Pool(1) as pool:
+            print(pool.map(abs, [-1, -2]))
+        with multiprocessing.get_context("fork").Manager() as manager:
+            print(manager.list([3]))
+    """
+    with Kernel.start() as kernel:
+        with kernel.branch() as trial:
+            result = trial.run(textwrap.dedent(cell)).result()
+            assert result.text == "[1, 2]\n[3]\n"
+        assert [each.name for each in tmp_path.glob("pymp-*")] == []
+        assert kernel.run(textwrap.dedent(cell)).result().text == "[1, 2]\n[3]\n"
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import gc
 import importlib.util
+import multiprocessing.process
 import os
 import posix
 import random
@@ -189,6 +190,7 @@ class Server:
         spawn = order.spawn
         shared = overlay.enter(spawn["overlay"]) if spawn.get("overlay") else []
         surround(spawn)
+        _house_multiprocessing()
         if fresh:
             arguments = spawn.get("arguments") or ()
             self._take(configure(self.app, arguments))
@@ -326,6 +328,21 @@ def surround(spawn: dict[str, Any]) -> None:
         time.tzset()
     if spawn.get("cwd"):
         os.chdir(spawn["cwd"])
+
+
+def _house_multiprocessing() -> None:
+    """Have `multiprocessing` put its sockets into the session's folder.
+
+    Otherwise it makes a folder that it removes when its process exits, and a branch is killed.
+    """
+    process: Any = multiprocessing.process.current_process()
+    configuration = process._config
+    session = os.path.dirname(os.environ.get("NBREFINE_KERNEL", ""))
+    if session and "tempdir" not in configuration:
+        folder = os.path.join(session, "mp")
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+        configuration["tempdir"] = folder
 
 
 def _leave_overlay(message: dict[str, Any]) -> dict[str, Any]:

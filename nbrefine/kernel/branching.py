@@ -161,6 +161,7 @@ class Copy:
             process = await Branch.start(
                 self._keeper, self._nursery, self.core.launch, overlay=overlay
             )
+            core.shared = tuple(Hazard(**each) for each in process.shared)
             link = await Link.join(process, self.core.info, _START, core.late.feed)
         except BaseException as error:
             self._left(core)

@@ -20,7 +20,7 @@ from nbrefine.kernel.execution import Execution, OnMessage, Private, Ticket
 from nbrefine.kernel.line import leave_overlay, tell_adopted
 from nbrefine.kernel.lineage import Lineage, Passing
 from nbrefine.kernel.names import bind
-from nbrefine.outputs import CellResult, Output
+from nbrefine.outputs import CellResult, Hazard, Output
 from nbrefine.redaction import Redactor, clean_text
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Core:
         """What it has in common with its branches."""
         self.layer: Layer | None = None
         """A branch's view of the working folder, where that is its own."""
+        self.shared: tuple[Hazard, ...] = ()
+        """Open files by which a branch reaches the folder itself all the same."""
         self.copy: Passing | None = None
         """The copy of its present state, which is of no use once something runs."""
         self.copying = asyncio.Lock()

@@ -46,7 +46,7 @@ class ForkedKernel(Lifetime):
         """Marks what the kernel says to its controller alone."""
         self.introduction: dict[str, Any] | None = None
         """What it would reply to `kernel_info_request`; {} for a branch, whose origin has told."""
-        self.shared: tuple[dict[str, str], ...] = ()
+        self.shared: tuple[dict[str, Any], ...] = ()
         """Hazards: open files by which it reaches its working folder itself, not its view of it."""
         self.connection: dict[str, Any] = {
             "transport": "ipc",

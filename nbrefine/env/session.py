@@ -237,8 +237,7 @@ class Session:
             kernel = await self._branch_of(point)
         except KernelStartError:  # the copy's process may have been ended, as by a lack of memory
             kernel = await self._branch_of(point)
-        assert point.copy is not None
-        hazards = (*point.copy.hazards, *kernel.core.shared)
+        hazards = kernel.core.hazards
         told = "; ".join(f"{hazard.detail} ({hazard.verdict})" for hazard in hazards)
         shared = tuple(hazard.detail for hazard in hazards if hazard.verdict == "shared")
         try:

@@ -35,6 +35,7 @@ MOST = 64
 
 _FORK = 10.0  # seconds in which a kernel must have made a copy of itself
 _START = 30.0  # seconds in which a branch must answer
+_FILES = ("file", "sqlite")  # hazards of files that both sides write
 _ANSWER = 2.0  # seconds in which a copy must react
 
 
@@ -124,6 +125,16 @@ class Copy:
             )
         return await self._branched(overlaid=overlaid)
 
+    def hazards_of(self, branch: Core) -> tuple[Hazard, ...]:
+        """Give what a branch has not simply taken along; what it holds back is not among it."""
+        hazards = self.hazards
+        if branch.layer is not None:
+            within = f"{branch.layer.settings['folder'].rstrip('/')}/"
+            hazards = tuple(
+                each for each in hazards if each.kind not in _FILES or within not in each.detail
+            )
+        return (*hazards, *branch.shared)
+
     async def heir(self) -> Core:
         """Fork a branch that takes the place of the process that has become this copy.
 
@@ -161,7 +172,7 @@ class Copy:
             process = await Branch.start(
                 self._keeper, self._nursery, self.core.launch, overlay=overlay
             )
-            core.shared = tuple(Hazard(**each) for each in process.shared)
+            core.hazards = self._hazards_of(core, process)
             link = await Link.join(process, self.core.info, _START, core.late.feed)
         except BaseException as error:
             self._left(core)
@@ -175,6 +186,17 @@ class Copy:
         core.become(self.core, link, self._names, lambda: self._left(core))
         lineage.branches.add(core)
         return core
+
+    def _hazards_of(self, core: Core, process: Branch) -> tuple[Hazard, ...]:
+        """Give the copy's hazards, but for open files that a branch's own view holds back."""
+        left, folder = self.hazards, self.core.lineage.folder
+        if core.layer is not None:
+            left = tuple(
+                hazard
+                for hazard in self.hazards
+                if hazard.verdict != "shared" or not hazard.detail.startswith(f"{folder}/")
+            )
+        return (*left, *(Hazard(**each) for each in process.shared))
 
     def _left(self, core: Core) -> None:
         """A branch has ended, or is a session of its own now."""

@@ -72,8 +72,8 @@ class Core:
         """What it has in common with its branches."""
         self.layer: Layer | None = None
         """A branch's view of the working folder, where that is its own."""
-        self.shared: tuple[Hazard, ...] = ()
-        """Open files by which a branch reaches the folder itself all the same."""
+        self.hazards: tuple[Hazard, ...] = ()
+        """What a branch has not simply taken along."""
         self.copy: Passing | None = None
         """The copy of its present state, which is of no use once something runs."""
         self.copying = asyncio.Lock()

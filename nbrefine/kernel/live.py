@@ -77,7 +77,7 @@ class Kernel(Closing):
         UsageError: there is no such kernelspec or folder.
         KernelStartError: it ended or did not answer; its last words are quoted.
         """
-        lineage = Lineage(Path(cwd or "").absolute(), mode=workspace, ignore=ignore)
+        lineage = Lineage(Path(cwd or "").resolve(), mode=workspace, ignore=ignore)
 
         async def work() -> Kernel:
             from nbrefine.kernel.process import Launch

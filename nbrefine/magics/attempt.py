@@ -163,4 +163,4 @@ async def attempt(
     except BaseException:
         await trial.aclose()
         raise
-    return Attempt(source, trial, result, made.hazards, before, after, files)
+    return Attempt(source, trial, result, trial.core.hazards, before, after, files)

@@ -507,3 +507,34 @@ def test_plain_ipython_is_told_that_it_is_no_kernel(tmp_path: Path) -> None:
     assert "UsageError: this is plain IPython, and only a Jupyter kernel can be branched" in (
         done.stderr + done.stdout
     )
+
+
+def test_a_cell_that_would_end_the_kernel_is_not_kept(kernel: Kernel) -> None:
+    tried = run(kernel, "%%try\nkept = 1\nquit()")
+    assert tried.text == (
+        "In a branch, so nothing here has changed. "
+        "The cell calls exit() or quit(), which would end this kernel.\n"
+    )
+    refused = run(kernel, "%keep")
+    assert refused.error is not None
+    assert "there is nothing to keep" in refused.error.evalue
+    assert value(kernel, "'kept' in globals()") == "False"
+
+
+def test_a_file_that_the_branch_has_for_itself_is_not_said_to_be_shared(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.txt"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    home = value(kernel, "import os; os.getcwd()")
+    run(kernel, f"os.chdir({str(folder)!r}); f = open('log.txt', 'w'); _ = f.write('a')")
+    tried = run(kernel, "%%try\n_ = f.write('b'); f.flush()")
+    if "not held back" not in tried.text:  # the host allows overlays
+        assert "files: changed log.txt" in tried.text
+        assert "Not as here" not in tried.text
+        assert (folder / "log.txt").read_text() == "a"
+    run(kernel, f"%discard\ng = open({str(outside)!r}, 'w')")
+    tried = run(kernel, "%%try\n_ = g.write('b'); g.flush()")
+    assert f"Not as here: {outside} is open for writing" in tried.text
+    run(kernel, f"%discard\nf.close(); g.close(); del f, g; os.chdir({home})")

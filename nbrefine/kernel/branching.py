@@ -35,7 +35,6 @@ MOST = 64
 
 _FORK = 10.0  # seconds in which a kernel must have made a copy of itself
 _START = 30.0  # seconds in which a branch must answer
-_FILES = ("file", "sqlite")  # hazards of files that both sides write
 _ANSWER = 2.0  # seconds in which a copy must react
 
 
@@ -124,16 +123,6 @@ class Copy:
                 f"{MOST} branches of this session live already", hint="Close some of them first"
             )
         return await self._branched(overlaid=overlaid)
-
-    def hazards_of(self, branch: Core) -> tuple[Hazard, ...]:
-        """Give what a branch has not simply taken along; what it holds back is not among it."""
-        hazards = self.hazards
-        if branch.layer is not None:
-            within = f"{branch.layer.settings['folder'].rstrip('/')}/"
-            hazards = tuple(
-                each for each in hazards if each.kind not in _FILES or within not in each.detail
-            )
-        return (*hazards, *branch.shared)
 
     async def heir(self) -> Core:
         """Fork a branch that takes the place of the process that has become this copy.

@@ -109,12 +109,12 @@ class Transactions(Magics):
             self.forget()
             _say("The earlier attempt is discarded.")
         tried = self._attempt(kernel, cell, given.timeout)
-        if tried.result.ok:
+        if tried.result.ok and not tried.result.exited:
             self.pending = tried
             _say(f"{tried.describe()}\n%keep runs it here, %discard forgets it.")
             return
         tried.trial.close()
-        self._why_none = "the last cell tried did not run to its end"
+        self._why_none = "the last cell tried did not run to its end, or would end this kernel"
         _say(tried.describe())
         if tried.result.status == "interrupted":
             raise Refusal("interrupted, and discarded")  # so that Run All stops too

@@ -115,6 +115,8 @@ class Attempt:
     def _outcome(self) -> str:
         if self.result.death is not None:
             return f"ended the branch: {self.result.death}."
+        if self.result.exited:
+            return "calls exit() or quit(), which would end this kernel."
         told = describe(self.change, limit=_LINES) if self.change is not None else ""
         change = f"would change:\n{told}" if told else "would change no variable."
         return _ENDINGS.get(self.result.status, change)

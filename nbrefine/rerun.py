@@ -18,9 +18,9 @@ from nbrefine._portal import Run, call_user
 from nbrefine.bindings import StateDigest
 from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.changes import changes, differences
-from nbrefine.kernel.digest import digest
-from nbrefine.kernel.packages import packages
+from nbrefine.kernel.state.changes import changes, differences
+from nbrefine.kernel.state.digest import digest
+from nbrefine.kernel.state.packages import packages
 from nbrefine.notebook import load
 from nbrefine.notebook.cells import turn_ids
 from nbrefine.outputs import CellResult

@@ -19,7 +19,7 @@ from nbconvert.preprocessors import ExecutePreprocessor
 
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.digest import Snapshot
+from nbrefine.kernel.state.digest import Snapshot
 from nbrefine.magics.attempt import Attempt
 from nbrefine.outputs import CellResult, Display, Failure, Output, Stream
 

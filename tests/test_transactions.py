@@ -23,8 +23,8 @@ from nbrefine._portal import Run
 from nbrefine.env import NotebookEnvironment
 from nbrefine.env.session import Acceptance, Place, Point, Session
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.digest import Snapshot, snapshot
-from nbrefine.kernel.workspace import Workspace
+from nbrefine.kernel.state.digest import Snapshot, snapshot
+from nbrefine.kernel.workspace.overlays import Workspace
 from nbrefine.outputs import CellResult
 from nbrefine.state import Action, State
 from nbrefine.values import Isolation, Task, Turn

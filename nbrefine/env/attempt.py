@@ -13,8 +13,8 @@ from nbrefine.env.session import Place, Point, Session
 from nbrefine.errors import KernelError
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.changes import changes
-from nbrefine.kernel.digest import Snapshot, snapshot
+from nbrefine.kernel.state.changes import changes
+from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.outputs import CellResult
 from nbrefine.rewards.tests import NONE_FOUND, parse_tests, run_tests
 from nbrefine.values import Isolation, Task, TestReport

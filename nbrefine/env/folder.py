@@ -6,7 +6,7 @@ import asyncio
 
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.folders import Snapshot, compare, scan
+from nbrefine.kernel.workspace.folders import Snapshot, compare, scan
 
 
 class FolderWatch:

@@ -23,8 +23,8 @@ from nbrefine.extraction import extract
 from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel, OutputLimits
-from nbrefine.kernel.namespace import describe
-from nbrefine.kernel.workspace import WorkspaceMode
+from nbrefine.kernel.state.namespace import describe
+from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.leftovers import leftovers, stale_notice
 from nbrefine.outputs import CellResult, Output
 from nbrefine.prompts import escalation, feedback, system, task_prompt

@@ -27,9 +27,9 @@ from nbrefine.errors import (
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.branching import Copy, copy
-from nbrefine.kernel.digest import Snapshot, snapshot
-from nbrefine.kernel.packages import packages
-from nbrefine.kernel.workspace import WorkspaceMode
+from nbrefine.kernel.state.digest import Snapshot, snapshot
+from nbrefine.kernel.state.packages import packages
+from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.outputs import CellResult
 from nbrefine.values import Isolation, KernelInfo
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.live import Kernel
+from nbrefine.kernel.messages.collect import OutputLimits
 
 __all__ = ["Kernel", "OutputLimits"]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbrefine.kernel.changes import differences
-from nbrefine.kernel.digest import digest
-from nbrefine.kernel.execution import Ticket
+from nbrefine.kernel.messages.execution import Ticket
+from nbrefine.kernel.state.changes import differences
+from nbrefine.kernel.state.digest import digest
 from nbrefine.outputs import CellResult, Output
 
 if TYPE_CHECKING:

@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from nbrefine.errors import BranchRefused, KernelError
-from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.core import Core
-from nbrefine.kernel.execution import Execution
-from nbrefine.kernel.forking import Nursery
 from nbrefine.kernel.helper import ask
 from nbrefine.kernel.inside.branching import wire
 from nbrefine.kernel.inside.checkpoint import load
-from nbrefine.kernel.keeper import Keeper
 from nbrefine.kernel.lineage import Lineage
 from nbrefine.kernel.link import Link
-from nbrefine.kernel.runtime import RuntimeFolder
+from nbrefine.kernel.messages.collect import OutputLimits
+from nbrefine.kernel.messages.execution import Execution
+from nbrefine.kernel.processes.forking import Nursery
+from nbrefine.kernel.processes.keeper import Keeper
+from nbrefine.kernel.processes.runtime import RuntimeFolder
 from nbrefine.outputs import Death, Hazard
 from nbrefine.values import KernelInfo
 

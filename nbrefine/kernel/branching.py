@@ -19,16 +19,16 @@ from uuid import uuid4
 from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, KernelStartError
 from nbrefine.kernel.attached import checkpoint, refusal
 from nbrefine.kernel.core import Core
-from nbrefine.kernel.forked import Branch
-from nbrefine.kernel.forking import Nursery, Unattachable
-from nbrefine.kernel.line import answer
 from nbrefine.kernel.link import Link
+from nbrefine.kernel.processes.forked import Branch
+from nbrefine.kernel.processes.forking import Nursery, Unattachable
+from nbrefine.kernel.processes.line import answer
 from nbrefine.kernel.selftest import proven
 from nbrefine.outputs import Hazard
 
 if TYPE_CHECKING:
     from nbrefine.files import FileChanges
-    from nbrefine.kernel.keeper import Keeper
+    from nbrefine.kernel.processes.keeper import Keeper
 
 MOST = 64
 """Branches of one session that may live at a time; each is a process with six threads."""

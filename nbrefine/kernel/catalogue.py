@@ -17,10 +17,16 @@ from traitlets import TraitError
 
 from nbrefine._portal import Run
 from nbrefine.errors import KernelStartError, UsageError
-from nbrefine.kernel.environment import kernel_environment
-from nbrefine.kernel.evidence import recorded
-from nbrefine.kernel.keeper import Keeper
-from nbrefine.kernel.launch import FORKING, Launch, Unforkable, python_command, spec_environment
+from nbrefine.kernel.processes.environment import kernel_environment
+from nbrefine.kernel.processes.evidence import recorded
+from nbrefine.kernel.processes.keeper import Keeper
+from nbrefine.kernel.processes.launch import (
+    FORKING,
+    Launch,
+    Unforkable,
+    python_command,
+    spec_environment,
+)
 
 _AT_A_TIME = 2  # interpreters that are tried
 

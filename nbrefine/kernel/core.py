@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
-from nbrefine.kernel.collect import Collector, OutputLimits
-from nbrefine.kernel.execution import Execution, OnMessage, Private, Ticket
-from nbrefine.kernel.line import leave_overlay, tell_adopted
 from nbrefine.kernel.lineage import Lineage, Passing
+from nbrefine.kernel.messages.collect import Collector, OutputLimits
+from nbrefine.kernel.messages.execution import Execution, OnMessage, Private, Ticket
 from nbrefine.kernel.names import bind
+from nbrefine.kernel.processes.line import leave_overlay, tell_adopted
 from nbrefine.outputs import CellResult, Hazard, Output
 from nbrefine.redaction import Redactor, clean_text
 
 if TYPE_CHECKING:
     from nbrefine.files import FileChanges
-    from nbrefine.kernel.keeper import Keeper
     from nbrefine.kernel.link import Link
-    from nbrefine.kernel.process import Launch
-    from nbrefine.kernel.workspace import Layer
+    from nbrefine.kernel.processes.keeper import Keeper
+    from nbrefine.kernel.processes.process import Launch
+    from nbrefine.kernel.workspace.overlays import Layer
     from nbrefine.values import KernelInfo
 
 _GRACE = 2.0  # seconds a kernel gets to shut down by itself

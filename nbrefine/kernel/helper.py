@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbrefine.errors import KernelDeadError, KernelError, UsageError
-from nbrefine.kernel.redacted import redacted
+from nbrefine.kernel.messages.redacted import redacted
 from nbrefine.outputs import CellResult
 
 if TYPE_CHECKING:

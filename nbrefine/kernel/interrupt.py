@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nbrefine.errors import KernelError
-from nbrefine.kernel.execution import Execution
 from nbrefine.kernel.link import Link
+from nbrefine.kernel.messages.execution import Execution
 
 PATIENCE = 5.0
 """Seconds an interrupted cell gets to end before its kernel is killed."""

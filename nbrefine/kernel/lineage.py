@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nbrefine.errors import KernelError
-from nbrefine.kernel.workspace import Layer, Workspace, WorkspaceMode
+from nbrefine.kernel.workspace.overlays import Layer, Workspace, WorkspaceMode
 
 
 class Member(Protocol):

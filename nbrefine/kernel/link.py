@@ -14,13 +14,13 @@ from typing import Any
 from uuid import uuid4
 
 from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
-from nbrefine.kernel.channels import Channel, Channels
-from nbrefine.kernel.collect import OutputLimits
-from nbrefine.kernel.execution import Execution, private_nonce
-from nbrefine.kernel.forked import ForkedKernel
-from nbrefine.kernel.keeper import Keeper
-from nbrefine.kernel.line import tell_to_quit
-from nbrefine.kernel.process import KernelProcess, Launch, start_process
+from nbrefine.kernel.messages.channels import Channel, Channels
+from nbrefine.kernel.messages.collect import OutputLimits
+from nbrefine.kernel.messages.execution import Execution, private_nonce
+from nbrefine.kernel.processes.forked import ForkedKernel
+from nbrefine.kernel.processes.keeper import Keeper
+from nbrefine.kernel.processes.line import tell_to_quit
+from nbrefine.kernel.processes.process import KernelProcess, Launch, start_process
 from nbrefine.outputs import Death
 from nbrefine.values import KernelInfo
 

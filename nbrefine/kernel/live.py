@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbrefine._portal import Closing, Run
-from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.core import Core
-from nbrefine.kernel.execution import Ticket
 from nbrefine.kernel.lineage import Lineage
-from nbrefine.kernel.workspace import WorkspaceMode
+from nbrefine.kernel.messages.collect import OutputLimits
+from nbrefine.kernel.messages.execution import Ticket
+from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.outputs import CellResult, Death, Hazard, Memory, Output
 from nbrefine.values import KernelInfo
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from nbrefine.files import FileChanges
     from nbrefine.kernel.acceptance import Commit
     from nbrefine.kernel.branching import Copy
-    from nbrefine.kernel.namespace import Variable
-    from nbrefine.kernel.transfer import Copied
+    from nbrefine.kernel.state.namespace import Variable
+    from nbrefine.kernel.state.transfer import Copied
 
 
 class Kernel(Closing):
@@ -80,7 +80,7 @@ class Kernel(Closing):
         lineage = Lineage(Path(cwd or "").resolve(), mode=workspace, ignore=ignore)
 
         async def work() -> Kernel:
-            from nbrefine.kernel.process import Launch
+            from nbrefine.kernel.processes.process import Launch
 
             folder = None if cwd is None else str(cwd)
             core = Core(Launch(name, folder, env, seed, arguments, preload, plain), limits)
@@ -209,7 +209,7 @@ class Kernel(Closing):
 
     def variables(self) -> Run[tuple[Variable, ...]]:
         """List the user's names, without private ones, with types, sizes and previews."""
-        from nbrefine.kernel.namespace import variables
+        from nbrefine.kernel.state.namespace import variables
 
         return Run(variables(self.core))
 
@@ -322,7 +322,7 @@ class Kernel(Closing):
         KernelDeadError: a kernel has ended.
         UsageError: a kernel is not a Python kernel.
         """
-        from nbrefine.kernel.transfer import copy_variables
+        from nbrefine.kernel.state.transfer import copy_variables
 
         return Run(copy_variables(self.core, to.core, names))
 
@@ -346,7 +346,7 @@ class Kernel(Closing):
         """
 
         async def work() -> Memory:
-            from nbrefine.kernel.memory import memory
+            from nbrefine.kernel.processes.memory import memory
 
             return memory(self.info.pid)
 
@@ -405,7 +405,7 @@ class Checkpoint(Closing):
         """Tell how much memory the dormant copy has."""
 
         async def work() -> Memory:
-            from nbrefine.kernel.memory import memory
+            from nbrefine.kernel.processes.memory import memory
 
             return memory(self.copy.pid)
 

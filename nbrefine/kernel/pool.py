@@ -11,8 +11,8 @@ from pathlib import Path
 
 from nbrefine._portal import Closing, Run
 from nbrefine.errors import KernelDeadError, NbrefineError, UsageError
-from nbrefine.kernel.collect import OutputLimits
 from nbrefine.kernel.live import Kernel
+from nbrefine.kernel.messages.collect import OutputLimits
 
 _ATTEMPTS = 3  # kernels that may have died while they waited, before that is an error
 

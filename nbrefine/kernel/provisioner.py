@@ -30,9 +30,9 @@ from traitlets import List, Unicode
 
 from nbrefine._portal import Run
 from nbrefine.errors import KernelStartError
-from nbrefine.kernel.forking import Forked
-from nbrefine.kernel.keeper import Keeper
-from nbrefine.kernel.launch import PythonCommand, Unforkable, split_command
+from nbrefine.kernel.processes.forking import Forked
+from nbrefine.kernel.processes.keeper import Keeper
+from nbrefine.kernel.processes.launch import PythonCommand, Unforkable, split_command
 
 _READY = 30.0  # seconds in which a forked kernel must have bound its sockets
 _SHUTDOWN = 2.0  # seconds that a kernel is waited for before it is looked at

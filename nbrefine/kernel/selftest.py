@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 from nbrefine.errors import KernelError
-from nbrefine.kernel.collect import OutputLimits
-from nbrefine.kernel.evidence import record, recorded
-from nbrefine.kernel.execution import Execution
-from nbrefine.kernel.forked import Branch, ForkedKernel, Fresh
-from nbrefine.kernel.forking import Nursery
-from nbrefine.kernel.keeper import Keeper
-from nbrefine.kernel.launch import QUIET, Launch
-from nbrefine.kernel.line import answer
 from nbrefine.kernel.link import Link
+from nbrefine.kernel.messages.collect import OutputLimits
+from nbrefine.kernel.messages.execution import Execution
+from nbrefine.kernel.processes.evidence import record, recorded
+from nbrefine.kernel.processes.forked import Branch, ForkedKernel, Fresh
+from nbrefine.kernel.processes.forking import Nursery
+from nbrefine.kernel.processes.keeper import Keeper
+from nbrefine.kernel.processes.launch import QUIET, Launch
+from nbrefine.kernel.processes.line import answer
 from nbrefine.outputs import CellResult
 from nbrefine.values import KernelInfo
 

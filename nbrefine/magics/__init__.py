@@ -23,10 +23,10 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from nbrefine.bindings import StateDigest
 from nbrefine.errors import NbrefineError, RunStopped
 from nbrefine.kernel.attached import here
-from nbrefine.kernel.changes import differences
 from nbrefine.kernel.core import Core
-from nbrefine.kernel.digest import read_digest
-from nbrefine.kernel.execution import Ticket
+from nbrefine.kernel.messages.execution import Ticket
+from nbrefine.kernel.state.changes import differences
+from nbrefine.kernel.state.digest import read_digest
 from nbrefine.magics.attempt import Attempt, MainThread, attempt
 from nbrefine.magics.showing import Shown, Withheld, show
 from nbrefine.outputs import Failure

@@ -14,10 +14,10 @@ from nbrefine.env.folder import FolderWatch
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import copy
-from nbrefine.kernel.changes import changes, describe
 from nbrefine.kernel.core import Core
-from nbrefine.kernel.digest import Snapshot, snapshot
-from nbrefine.kernel.execution import Ticket
+from nbrefine.kernel.messages.execution import Ticket
+from nbrefine.kernel.state.changes import changes, describe
+from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.outputs import CellResult, Hazard
 
 T = TypeVar("T")

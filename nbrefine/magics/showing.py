@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from nbrefine.kernel.collect import Collector, OutputLimits
+from nbrefine.kernel.messages.collect import Collector, OutputLimits
 from nbrefine.outputs import Display, Failure, Output, Stream
 
 SHOWN = frozenset(

@@ -6,7 +6,7 @@ import difflib
 import itertools
 from collections.abc import Sequence
 
-from nbrefine.kernel.changes import describe
+from nbrefine.kernel.state.changes import describe
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
 from nbrefine.values import CaseResult, Episode, Turn

@@ -175,3 +175,11 @@ def test_streams_that_raise_are_replaced_before_the_kernel_fails_with_them(kerne
     assert result.status == "ok"
     assert "sys.stdout was set to a Bad; it is restored" in result.notes
     assert value(kernel, "print('heard'); kept") == "heard\n1"
+
+
+def test_a_checkpoint_that_was_killed_has_ended(kernel: Kernel) -> None:
+    with kernel.checkpoint() as kept:
+        os.kill(kept.copy.pid, signal.SIGKILL)
+        with pytest.raises(KernelStartError, match="The process to fork from has ended"):
+            kept.branch().result(20)
+        assert value(kernel, "kept") == "1"

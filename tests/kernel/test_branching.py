@@ -20,7 +20,7 @@ from nbrefine.errors import (
     RunStopped,
 )
 from nbrefine.kernel import Kernel, branching
-from nbrefine.kernel.forked import Branch
+from nbrefine.kernel.processes.forked import Branch
 
 STUCK = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsum(range(10**13))"
 """A cell that reacts to no interrupt."""

@@ -16,9 +16,10 @@ from nbclient import NotebookClient
 
 from nbrefine._portal import Run
 from nbrefine.errors import BranchRefused
-from nbrefine.kernel import Kernel, evidence, provisioner
-from nbrefine.kernel.digest import digest
-from nbrefine.kernel.forking import Forked
+from nbrefine.kernel import Kernel, provisioner
+from nbrefine.kernel.processes import evidence
+from nbrefine.kernel.processes.forking import Forked
+from nbrefine.kernel.state.digest import digest
 from nbrefine.outputs import Display
 from tests.conftest import missing
 from tests.kernel import environments

@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 
 from nbrefine.errors import KernelStartError, RunStopped
-from nbrefine.kernel import Kernel, runtime
+from nbrefine.kernel import Kernel
 from nbrefine.kernel.inside.branching import overlay
-from nbrefine.kernel.runtime import MARK, RuntimeFolder
+from nbrefine.kernel.processes import runtime
+from nbrefine.kernel.processes.runtime import MARK, RuntimeFolder
 
 
 @pytest.fixture

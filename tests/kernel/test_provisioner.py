@@ -22,7 +22,7 @@ from jupyter_core.utils import ensure_event_loop
 from nbclient import NotebookClient
 
 from nbrefine.kernel import provisioner
-from nbrefine.kernel.forking import Forked
+from nbrefine.kernel.processes.forking import Forked
 
 ARGV = (sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}")
 

@@ -9,8 +9,9 @@ import pytest
 
 from nbrefine._portal import Run
 from nbrefine.errors import BranchRefused
-from nbrefine.kernel import Kernel, evidence, selftest
-from nbrefine.kernel.keeper import Keeper
+from nbrefine.kernel import Kernel, selftest
+from nbrefine.kernel.processes import evidence
+from nbrefine.kernel.processes.keeper import Keeper
 from nbrefine.kernel.selftest import proven
 
 

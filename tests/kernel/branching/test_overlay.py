@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbrefine.kernel.inside.branching import overlay
-from nbrefine.kernel.workspace import Layer, Workspace
+from nbrefine.kernel.workspace.overlays import Layer, Workspace
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534

@@ -1,0 +1,1 @@
+"""From the sockets of a kernel to what a cell gave."""

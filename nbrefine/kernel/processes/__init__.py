@@ -1,0 +1,1 @@
+"""Where kernels come from: processes that are started, forked, watched and ended."""

@@ -1,0 +1,1 @@
+"""What a session holds: its names, their digest, and what a cell changed."""

@@ -183,7 +183,7 @@ class Copy:
             left = tuple(
                 hazard
                 for hazard in self.hazards
-                if hazard.verdict != "shared" or not hazard.detail.startswith(f"{folder}/")
+                if hazard.verdict != "shared" or f" {folder}/" not in f" {hazard.detail}"
             )
         return (*left, *(Hazard(**each) for each in process.shared))
 

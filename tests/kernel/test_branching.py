@@ -495,3 +495,24 @@ def test_what_is_asked_for_after_a_cell_comes_after_it(kernel: Kernel) -> None:
     assert value(kernel, "items") == "[1, 2, 3]"
     with pytest.raises(KernelDeadError, match="adopted"):
         trial.files().result()
+
+
+def test_an_open_file_or_database_that_a_branch_s_own_view_holds_back_is_not_shared(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with Kernel.start(cwd=folder) as kernel:
+        kernel.run(
+            "import sqlite3; db = sqlite3.connect('in.db'); db.execute('create table t (x)')\n"
+            "db.commit(); log = open('in.txt', 'w'); out = open('../out.txt', 'w')"
+        ).result()
+        with kernel.branch() as trial:
+            held = trial.core.layer is not None
+            told = [h.detail for h in trial.core.hazards if h.verdict == "shared"]
+            trial.run("db.execute('insert into t values (1)'); db.commit()").result()
+        assert [name for name in ("in.db", "in.txt", "out.txt") if name in " ".join(told)] == (
+            ["out.txt"] if held else ["in.db", "in.txt", "out.txt"]
+        )
+        rows = value(kernel, "db.execute('select count(*) from t').fetchone()[0]")
+        assert rows == ("0" if held else "1")

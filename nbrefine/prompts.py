@@ -76,6 +76,7 @@ def feedback(
     result: CellResult | None = None,
     tests: TestReport | None = None,
     state: str = "",
+    undone: str = "",
     hint: str = "",
     reply: Reply | None = None,
     limit: int = LIMIT,
@@ -88,7 +89,8 @@ def feedback(
     extraction: what was found in the reply.
     result: the run of the code; None where nothing ran.
     tests: what the visible tests said.
-    state: the kernel's variables in a few lines.
+    state: the variables that the next code will find, in a few lines.
+    undone: those that this code had made or changed and that are gone with it.
     hint: names that were looked up in vain; see `nbrefine.hints`.
     reply: the reply, where nothing ran.
     limit: characters shown of the output and of the traceback.
@@ -112,6 +114,9 @@ def feedback(
     parts += result.notes
     if state:
         parts.append(_state(state))
+    if undone:
+        told = "The code had made these variables; they are undone, so make them again:"
+        parts.append(f"{told}\n{fence_output(undone, name='variables')}")
     parts.append(hint)
     if result.exited or not (tests.solved if tests else result.ok):
         parts.append(_spoken(ASK, language))

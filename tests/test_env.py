@@ -280,15 +280,18 @@ def test_feedback_shows_the_variables_that_the_next_attempt_finds(
         first = env.step(begun(env), fenced("rows = [1, 2]\nprices = rows"))
         probe = fenced("print('rows' in globals(), prices)")
         found = newest(env.step(first.next_state, probe)).result
-    shown = newest(first).feedback.partition("<variables")[2]
+    shown, _, undone = newest(first).feedback.partition("The code had made these variables")
     assert found is not None
     if isolation == "none":
         assert found.text == "True [1, 2]\n"
         assert "rows: list" in shown
+        assert undone == ""
     else:
         assert found.text == "False [3]\n"
         assert "rows" not in shown
         assert "prices: list of length 1" in shown
+        assert "rows: list of length 2" in undone
+        assert "prices: list of length 2" in undone
 
 
 def test_feedback_names_as_lost_only_what_is_not_built_again() -> None:

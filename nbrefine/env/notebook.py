@@ -339,6 +339,7 @@ class NotebookEnvironment(Environment):
             hint = "\n".join(part for part in (meant, stale) if part)
         found = done.onward.variables if done.onward else ()
         there = {variable.name for variable in found}
+        undone = [variable for variable in variables if variable not in found]
         # What is built again for the next attempt is not lost to it.
         lost = tuple(name for name in done.result.lost if done.onward and name not in there)
         return feedback(
@@ -346,6 +347,7 @@ class NotebookEnvironment(Environment):
             result=replace(done.result, lost=lost),
             tests=done.tests,
             state=describe(found),
+            undone=describe(undone),
             hint=hint,
             language=self._session.language,
         )

@@ -11,7 +11,12 @@ import pytest
 from nbrefine.kernel import inside
 
 FILES = sorted(Path(inside.__file__).parent.glob("*.py"))
-ALLOWED = sys.stdlib_module_names | {"IPython", "ipykernel", "zmq"}  # what ipykernel brings
+ALLOWED = sys.stdlib_module_names | {
+    "IPython",
+    "ipykernel",
+    "jupyter_client",
+    "zmq",
+}  # what ipykernel brings
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

@@ -220,6 +220,9 @@ class _Portal:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        # By its name a thread of ours is told from a user's where both are in one kernel.
+        workers = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="nbrefine-worker")
+        self.loop.set_default_executor(workers)
         self.thread = threading.Thread(target=self._drive, name="nbrefine-portal", daemon=True)
         self.thread.start()
 

@@ -242,8 +242,8 @@ def _compare_packages(episode: Episode, present: Mapping[str, str]) -> tuple[Pac
         return ()
     sources = "\n".join(run.source for _, run, _ in _cells(episode)).lower()
     changes = [
-        PackageChange(name, recorded.get(name, ""), present.get(name, ""))
-        for name in sorted({*recorded, *present})
-        if recorded.get(name) != present.get(name)
+        PackageChange(name, recorded[name], present.get(name, ""))
+        for name in sorted(recorded)  # what was installed since has not been used
+        if recorded[name] != present.get(name)
     ]
     return tuple(sorted(changes, key=lambda each: each.name.replace("-", "_") not in sources))

@@ -62,4 +62,4 @@ def install_kernel(
     packages = tuple(word.strip() for word in preload.split(",") if word.strip())
     where = None if user else str(prefix or sys.prefix)
     path = install(kernelspec(name, packages), name, where)
-    typer.echo(str(path))
+    typer.echo(f"Kernelspec {name} is in {path}")

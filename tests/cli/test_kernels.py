@@ -49,7 +49,7 @@ def test_an_installed_kernelspec_is_found_and_its_kernels_are_forked(
     words = ["kernels", "install", "--name", "mine", "--preload", "colorsys, wave"]
     assert call([*words, "--prefix", str(tmp_path)]) == 0
     folder = tmp_path / "share" / "jupyter" / "kernels" / "mine"
-    assert capsys.readouterr().out == f"{folder}\n"
+    assert capsys.readouterr().out == f"Kernelspec mine is in {folder}\n"
     spec = json.loads((folder / "kernel.json").read_text())
     assert spec["argv"][0] == sys.executable
     assert spec["metadata"]["kernel_provisioner"] == {
@@ -69,7 +69,7 @@ def test_the_users_folder_is_where_jupyter_looks(
 ) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     assert call(["kernels", "install", "--user", "--name", "mine"]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'kernels' / 'mine'}\n"
+    assert capsys.readouterr().out == f"Kernelspec mine is in {tmp_path / 'kernels' / 'mine'}\n"
     found = KernelSpecManager().find_kernel_specs()
     assert found["mine"] == str(tmp_path / "kernels" / "mine")
 

@@ -341,3 +341,12 @@ def test_what_a_stopped_run_has_made_is_for_who_asks_for_it() -> None:
     assert begun.wait(10)
     run.stop()
     assert not run.result().closed
+
+
+def test_threads_of_ours_are_told_by_their_name() -> None:
+    """Where the controller lives in a user's kernel, they are no hazard to its branches."""
+
+    async def work() -> str:
+        return await asyncio.to_thread(lambda: threading.current_thread().name)
+
+    assert Run(work()).result().startswith("nbrefine-")

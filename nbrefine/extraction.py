@@ -25,23 +25,25 @@ _TAGS = {
     "javascript": {"javascript", "js"},
     "typescript": {"typescript", "ts"},
 }
+_NO_CODE = {"", "console", "markdown", "md", "output", "plaintext", "stdout", "text", "txt"}
+"""Tags that name no language, where any language is looked for."""
 
 
 def extract(
-    text: str, *, language: str = "python", finish: Finish = "stop", open_fence: bool = False
+    text: str, *, language: str | None = "python", finish: Finish = "stop", open_fence: bool = False
 ) -> Extraction:
     """Choose the code to run from a reply.
 
     Parameters
     ----------
     text: the reply as it came.
-    language: the kernel's language; the syntax of Python alone is checked.
+    language: the kernel's language, None for any; the syntax of Python alone is checked.
     finish: why the model stopped writing.
     open_fence: whether the prompt ended in an open fence, so that the reply begins inside it.
     """
     # A lone surrogate would never reach the kernel, and a byte order mark would hide a fence.
     text = clean_text(text).removeprefix("\ufeff")
-    language = language.lower()
+    language = (language or "").lower()
     if open_fence and not _opening(text.lstrip("\n").partition("\n")[0]):
         return _continued(text, language, finish)
     return _judged(_scan(text, language), language, finish)
@@ -82,9 +84,10 @@ def _judged(scan: _Scan, language: str, finish: Finish) -> Extraction:
         return Extraction("incomplete" if cut else "no-code", reason=reason, blocks=count)
     if blocks:
         held = ", ".join(sorted({b.tag or "untagged" for b in blocks}))
-        reason = f"No code block holds {language} code (the blocks are: {held})."
+        wanted = f"{language} code" if language else "code"
+        reason = f"No code block holds {wanted} (the blocks are: {held})."
         return Extraction("no-code", reason=reason, blocks=count)
-    if language == "python" and _looks_like_code(scan.prose):
+    if language in ("", "python") and _looks_like_code(scan.prose):
         return Extraction("found", scan.prose, reason="No fence, but the whole reply is code.")
     return Extraction("no-code", reason="The reply holds no code block.")
 
@@ -181,8 +184,8 @@ def _read(lines: list[str], at: int, opening: re.Match[str], language: str) -> t
     """Read the block that begins at a line; give it and the index after its last line."""
     word = _WORD.search(opening["info"])
     tag = word[0].lower() if word else ""
-    fits = tag in _TAGS.get(language, {language})
-    checked = language == "python" and (fits or not tag)
+    fits = tag in _TAGS.get(language, {language}) if language else tag not in _NO_CODE
+    checked = language in ("", "python") and (not tag or tag in _TAGS["python"])
     mark = opening["mark"]
     closer = re.compile(rf"[ \t>]*{mark[0]}{{{len(mark)},}}[ \t\r]*")
     closers = (i for i in range(at + 1, len(lines)) if closer.fullmatch(lines[i]))

@@ -81,11 +81,13 @@ def test_paths_of_models_and_outputs_are_relative_to_the_file(tmp_path: Path) ->
     ("text", "said"),
     [
         ("task: x\nmax_turn: 3\n", 'line 2: unknown key "max_turn". Did you mean "max_turns"?'),
-        ("task: x\nzzzzz: 3\n", 'line 2: unknown key "zzzzz". Known: task, id,'),
+        ("task: x\nzzzzz: 3\n", 'line 2: unknown key "zzzzz". Allowed: task, id,'),
         ("task: x\nmax_turns: many\n", "line 2: max_turns: input should be a valid integer"),
         ("task: x\n\nmax_turns: 0\n", "line 3: max_turns: input should be greater than or equal"),
         ("task: x\nmax_turns: true\n", "line 2: max_turns: input should be a valid integer"),
         ("task: x\nrebuild_limit: -1\n", "line 2: rebuild_limit: input should be greater than or"),
+        ("task: x\ntimeout: .inf\n", "line 2: timeout: input should be a finite number"),
+        ("task: x\nmax_seconds: .nan\n", "line 2: max_seconds: input should be a finite number"),
         ("task: x\nworkspace: mine\n", "line 2: workspace: input should be 'auto', 'overlay' or"),
         ("task: x\ntask: y\n", 'line 2: "task" stands in line 1 already'),
         ("task: [x\n", "line 2: this is not valid YAML"),
@@ -126,5 +128,7 @@ def test_a_wrong_option_is_not_blamed_on_the_file(tmp_path: Path) -> None:
 
 
 def test_wrong_options_are_told_by_name() -> None:
+    with pytest.raises(UsageError, match=r"^timeout: input should be a finite number, not inf"):
+        RunConfig.from_options({"task": "x", "timeout": float("inf")})
     with pytest.raises(UsageError, match=r"^temperature: input should be greater"):
         RunConfig.from_options({"task": "x", "temperature": -1.0})

@@ -1,4 +1,4 @@
-"""A run as a file: the YAML task file of `nbrefine run`, checked key by key before any work.
+"""One run as a file: the YAML task file of `nbrefine run`, checked key by key before any work.
 
 The command line's options have the same names and win over the file's::
 
@@ -19,18 +19,18 @@ just as `data` does, it gets the path from the notebook's folder.
 from __future__ import annotations
 
 import ast
-import difflib
 import io
 import json
 import os
 import tokenize
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
+from nbrefine.config.reading import GIVE_PATH, Document, Section, checked, read_text, read_yaml
 from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, WorkspaceMode
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.rewards.tests import parse_tests
@@ -45,10 +45,10 @@ def _several(value: object) -> object:
 CODE_KEYS = ("setup", "tests", "code")
 
 
-class RunConfig(BaseModel):
+class RunConfig(Section):
     """What one run is asked to do; every field is a key of the task file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    see: ClassVar[str] = "See `nbrefine run --help` for the keys"
 
     task: Annotated[str, Field(min_length=1)]
     """The request in plain words."""
@@ -110,11 +110,11 @@ class RunConfig(BaseModel):
             the message names the key and its line.
         InvalidTaskError: the tests do not parse, or there is none in them.
         """
-        given, lines = _read_yaml(path)
-        own, given_too = _Located(given, path.parent), _Located(options or {}, Path())
-        values = {"id": path.stem, **own.values, **given_too.values}
-        own_lines = {key: line for key, line in lines.items() if key not in given_too.values}
-        return cls._checked(values, own.data | given_too.data, where=str(path), lines=own_lines)
+        read = read_yaml(path, what="task file", see=cls.see)
+        own, given = _Located(read.values, path.parent), _Located(options or {}, Path())
+        values = {"id": path.stem, **own.values, **given.values}
+        document = replace(read, values=values, given=frozenset(given.values))
+        return cls._checked(document, own.data | given.data)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -126,21 +126,11 @@ class RunConfig(BaseModel):
         InvalidTaskError: the tests do not parse, or there is none in them.
         """
         located = _Located(options, Path())
-        return cls._checked(located.values, located.data, where="", lines={})
+        return cls._checked(Document(located.values), located.data)
 
     @classmethod
-    def _checked(
-        cls,
-        values: Mapping[str, Any],
-        data: Mapping[str, Path],
-        *,
-        where: str,
-        lines: Mapping[str, int],
-    ) -> Self:
-        try:
-            config = cls.model_validate(values)
-        except ValidationError as error:
-            raise _explained(error, where, lines) from None
+    def _checked(cls, document: Document, data: Mapping[str, Path]) -> Self:
+        config = checked(cls, document)
         if "tests" in config.model_fields_set and not parse_tests(config.tests, config.entry_point):
             raise InvalidTaskError("There is no test in the tests given", hint=_WRITE_TESTS)
         folder = Path(config.output).parent if config.output else Path()
@@ -170,38 +160,7 @@ class RunConfig(BaseModel):
         )
 
 
-def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Give the file's keys with their values, and with their 1-based lines."""
-    text = read_text(path, what="task file")
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise UsageError(
-            f"{path}{line}: this is not valid YAML: {error.problem or error.context}",
-            hint="Indent with spaces, and put texts that hold a colon in quotes or after `|`",
-        ) from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: this is not valid YAML: {error}") from None
-    if not isinstance(node, yaml.MappingNode):
-        raise UsageError(f"{path} is no task file: it holds no `key: value` lines", hint=_SEE_KEYS)
-    lines: dict[str, int] = {}
-    for key, _ in node.value:
-        name, line = str(key.value), key.start_mark.line + 1
-        if name in lines:
-            raise UsageError(
-                f'{path}, line {line}: "{name}" stands in line {lines[name]} already',
-                hint="Keep one of the two",
-            )
-        lines[name] = line
-    return {str(key): item for key, item in value.items()}, lines
-
-
-_SEE_KEYS = "See `nbrefine run --help` for the keys"
 _WRITE_TESTS = "Write asserts, check(candidate) or functions called test_..."
-_GIVE_PATH = "Give the path of a file that exists"
 
 
 class _Located:
@@ -228,7 +187,7 @@ class _Located:
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise UsageError(f"There is no data file {path}", hint=_GIVE_PATH)
+        raise UsageError(f"There is no data file {path}", hint=GIVE_PATH)
     return path
 
 
@@ -253,40 +212,3 @@ def _literal(token: tokenize.TokenInfo) -> Any:
         return ast.literal_eval(token.string)
     except (ValueError, SyntaxError):
         return None  # an f-string
-
-
-def read_text(path: Path, *, what: str) -> str:
-    """Read a file that the caller named.
-
-    Raises
-    ------
-    UsageError: it is not there, is no UTF-8 text, or cannot be read.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"There is no {what} {path}", hint=_GIVE_PATH) from None
-    except UnicodeDecodeError:
-        raise UsageError(f"The {what} {path} is no UTF-8 text", hint="Save it as UTF-8") from None
-    except OSError as error:
-        raise UsageError(
-            f"The {what} {path} cannot be read: {error.strerror}",
-            hint="Give a file that you may read",
-        ) from None
-
-
-def _explained(error: ValidationError, where: str, lines: Mapping[str, int]) -> UsageError:
-    """Tell the first thing that is wrong in one line, with the line it stands in."""
-    first = error.errors(include_url=False)[0]
-    key = str(first["loc"][0])
-    place = f"{where}, line {lines[key]}: " if key in lines else ""
-    if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, RunConfig.model_fields, n=1)
-        hint = (
-            f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(RunConfig.model_fields)}"
-        )
-        return UsageError(f'{place}unknown key "{key}"', hint=hint)
-    if first["type"] == "missing":
-        return UsageError(f'{where}: the key "{key}" is missing', hint=_SEE_KEYS)
-    problem = first["msg"][0].lower() + first["msg"][1:]
-    return UsageError(f"{place}{key}: {problem}, not {first['input']!r}", hint=_SEE_KEYS)

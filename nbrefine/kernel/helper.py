@@ -36,6 +36,7 @@ _MODULES = (
     "cases",
     "rewrite",
     "record",
+    "units",
     "surroundings",
     "trial",
     "packages",

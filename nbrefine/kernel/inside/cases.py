@@ -73,6 +73,11 @@ class Plan(NamedTuple):
     added: str = ""
     """The call of `check` that the source leaves out."""
 
+    @property
+    def looped(self) -> set[int]:
+        """The cases in loops, by index."""
+        return {index for index, case in enumerate(self.cases) if case.looped}
+
     def of(self, unit: int) -> list[int]:
         """Give the cases of a unit, by index."""
         found = self.units[unit]

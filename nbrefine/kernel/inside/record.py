@@ -6,11 +6,13 @@ import asyncio
 import inspect
 import linecache
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .guard import SECONDS, Overdue, clean, cut, kind_name, show, time_limit
-from .link import Emit
 from .rewrite import Detail
+
+if TYPE_CHECKING:
+    from .link import Emit
 
 VALUE = 500
 """Characters kept of one value or message."""
@@ -34,6 +36,8 @@ class Failed(AssertionError):
 
 class Recorder:
     """Keeps what the assert at work has evaluated, and sends each case's failure as it comes."""
+
+    through: tuple[type[BaseException], ...] = THROUGH
 
     def __init__(self, session: dict[str, Any], looped: set[int]) -> None:
         self.session = session
@@ -126,7 +130,7 @@ class Recorder:
         # pytest.raises and pytest.fail raise an outcome of pytest's own, called Failed.
         if not isinstance(error, AssertionError) and name != "Failed":
             message = f"{name}: {text}" if text else name
-            told = {"status": "error", "message": message + self._place(error)}
+            told = {"status": "error", "message": message + self.place(error)}
         if self._current >= 0:
             detail, got, expected = self._seen(self._current)
             told.update(expression=detail.expression, got=got, expected=expected)
@@ -173,7 +177,7 @@ class Recorder:
             return ""
         return f"first different at index {place:,}: {show(got[place])}, not {show(want[place])}"
 
-    def _place(self, error: BaseException) -> str:
+    def place(self, error: BaseException) -> str:
         """Tell the line of the session's code, or else of the tests, that raised an error."""
         line, code = 0, ""
         trace = error.__traceback__
@@ -204,7 +208,7 @@ class _Case:
         if error is None:
             self._recorder.hold(self._case)
             return False
-        if isinstance(error, THROUGH):
+        if isinstance(error, self._recorder.through):
             return False
         self._recorder.fail(self._case, error)
         return True

@@ -7,23 +7,19 @@ changed it.
 
 from __future__ import annotations
 
-import ast
 import builtins
-import functools
-import inspect
-import itertools
 import linecache
 import types
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from .cases import FILENAME, Call, FunctionNode, lines_of, plan
+from .cases import FILENAME, plan
 from .link import Emit
-from .record import THROUGH, Recorder
-from .rewrite import RECORDER, needs_await, program
+from .record import Recorder
 from .surroundings import Surroundings
+from .units import Units
 
 _trials: dict[str, Trial] = {}
 
@@ -73,23 +69,19 @@ class Trial:
     """One source of tests, its namespace and its surroundings."""
 
     def __init__(self, source: str, entry_point: str) -> None:
-        self.plan = plan(source, entry_point)
-        self.lines = lines_of(source)
+        planned = plan(source, entry_point)
         shell: Any = get_ipython()
         self.session: dict[str, Any] = shell.user_ns
-        self.recorder = Recorder(
-            self.session, {i for i, case in enumerate(self.plan.cases) if case.looped}
-        )
+        self.recorder = Recorder(self.session, planned.looped)
         self.surroundings = Surroundings(shell)
         self.names = dict(self.session)
         self.names["__builtins__"] = builtins
-        self.names[RECORDER] = self.recorder
+        self.units = Units(planned, source, self.names, self.recorder)
         self.candidate = ""
-        self.problem = self._bind_candidate(shell.user_ns_hidden) if self.plan.guesses else ""
-        lines = [f"{line}\n" for line in self.lines]
-        linecache.cache[FILENAME] = (len(source), None, lines, FILENAME)
+        hidden = shell.user_ns_hidden
+        self.problem = self._bind_candidate(planned.guesses, hidden) if planned.guesses else ""
 
-    def _bind_candidate(self, hidden: Container[str]) -> str:
+    def _bind_candidate(self, guess: str, hidden: Container[str]) -> str:
         """Bind the function that `check` is for, where nothing but the session tells it."""
         found = {
             name: value
@@ -99,99 +91,21 @@ class Trial:
             and not name.startswith("_")
             and name not in hidden
         }
-        meant = self.plan.guesses if self.plan.guesses in found else next(iter(found), "")
+        meant = guess if guess in found else next(iter(found), "")
         if not found:
             return "check() needs a function to test, and the session has none"
-        if len(found) > 1 and meant != self.plan.guesses:
+        if len(found) > 1 and meant != guess:
             return f"check() needs one function to test, and the session has {', '.join(found)}"
         self.candidate = meant
         self.names["@candidate"] = found[meant]
         return ""
 
     def needs_await(self, index: int) -> bool:
-        """Tell whether a unit awaits by itself or speaks of the session's coroutine functions."""
-        unit = self.plan.units[index]
-        if isinstance(unit, Call):
-            return unit.awaits
-        return needs_await(unit) or any(
-            inspect.iscoroutinefunction(self.names.get(inner.id))
-            for statement in unit.body
-            if not isinstance(statement, (*FunctionNode, ast.ClassDef))
-            for inner in ast.walk(statement)
-            if isinstance(inner, ast.Name)
-        )
+        """Tell whether a unit can only run as a coroutine."""
+        return self.units.needs_await(index)
 
     async def run_unit(self, emit: Emit, index: int, *, awaits: bool) -> dict[str, str] | None:
         """Run a unit and give what it raised outside of its cases."""
-        unit = self.plan.units[index]
         self.recorder.emit = emit
         with self.surroundings:
-            try:
-                if isinstance(unit, Call):
-                    with self.recorder.case(unit.case):
-                        for call in self._calls(unit):
-                            await self.recorder.settle(call())
-                else:
-                    code = program(unit, self.lines, self.recorder.details, awaits=awaits)
-                    await self.recorder.settle(eval(code, self.names))  # noqa: S307  the task's own tests
-            except THROUGH:
-                raise
-            except BaseException as error:  # noqa: BLE001  SystemExit and pytest's outcomes too
-                return self.recorder.told(error)
-            finally:
-                self.recorder.forget()
-        return None
-
-    def _calls(self, unit: Call) -> Iterator[Callable[[], Any]]:
-        """Give the calls a test function makes: one, or one for each row of its parameters."""
-        target = self.names[unit.path[0]]
-        function = getattr(target, unit.path[-1]) if len(unit.path) > 1 else target
-        rows = _rows(function)
-        chosen = rows if unit.row is None else [rows[unit.row]]
-        for row in chosen:
-            if len(unit.path) > 1:
-                yield functools.partial(_method, target, unit.path[-1], row)
-            else:
-                yield functools.partial(function, **row)
-
-
-def _rows(function: Any) -> list[dict[str, Any]]:
-    """Give the arguments of each call of a function, as its `parametrize` marks tell them."""
-    rows: list[dict[str, Any]] = [{}]
-    for mark in getattr(function, "pytestmark", []):
-        if mark.name != "parametrize":
-            continue
-        names, values = mark.args[:2]
-        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-        filled = [_filled(names, value) for value in values]
-        rows = [{**row, **new} for row, new in itertools.product(rows, filled)]
-    return rows
-
-
-def _filled(names: list[str], value: Any) -> dict[str, Any]:
-    if hasattr(value, "marks") and hasattr(value, "values"):  # pytest.param(…)
-        value = value.values
-    elif len(names) == 1:
-        value = [value]
-    return dict(zip(names, value))  # noqa: B905  `strict` came after Python 3.9
-
-
-async def _method(kind: Any, name: str, row: dict[str, Any]) -> None:
-    """Run a method of a test class on an instance of its own, between its set-up and tear-down."""
-    try:
-        instance = kind(name)  # unittest.TestCase
-    except TypeError:
-        instance = kind()
-    await _hook(instance, "setUp", "setup_method")
-    try:
-        await Recorder.settle(getattr(instance, name)(**row))
-    finally:
-        await _hook(instance, "tearDown", "teardown_method")
-
-
-async def _hook(instance: Any, *names: str) -> None:
-    for name in names:
-        hook = getattr(instance, name, None)
-        if hook is not None:
-            given = [None] if inspect.signature(hook).parameters else []
-            await Recorder.settle(hook(*given))
+            return await self.units.run(index, awaits=awaits)

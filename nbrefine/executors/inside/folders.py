@@ -1,0 +1,98 @@
+"""A folder and a process group for each process: what holds where there are no namespaces."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+
+from . import prctl
+
+
+class Folders:
+    """Forks processes that get a folder each, and clears away what they leave.
+
+    Parameters
+    ----------
+    base: holds the folders.
+    """
+
+    bounded = False
+    """Whether a process can have but so many descendants."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._children: dict[int, str] = {}
+        self._made = 0
+        prctl.adopt_orphans()
+
+    def fork(self) -> int:
+        """Fork: the child's number, and 0 in the child, which is to call `furnish`."""
+        self._made += 1
+        folder = f"{self._base}/{self._made}"
+        pid = os.fork()
+        self._children[pid] = folder
+        return pid
+
+    def furnish(self) -> list[str]:
+        """Enter the folder, which is new; give the paths that are this process's own."""
+        folder = self._children[0]
+        os.mkdir(folder, 0o700)
+        os.chdir(folder)
+        return [folder]
+
+    def kill(self, pid: int) -> None:
+        """End a child with its process group; what has left that ends when the child is let go."""
+        if pid in self._children:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)  # its group may be one that it made since
+
+    def let_go(self, pid: int) -> None:
+        """Clear away what a child that has ended has left; nothing happens for another process."""
+        folder = self._children.pop(pid, None)
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+            end_orphans(self._children)
+            remove(folder)
+
+
+def end_orphans(spared: dict[int, str]) -> None:
+    """End all processes that have lost their parents to this one, with all beneath them.
+
+    Parameters
+    ----------
+    spared: children of this process that were none of others.
+    """
+    for _ in range(
+        1000
+    ):  # what is ended leaves its own children to us, so the last round finds none
+        orphans = [pid for pid in _children(os.getpid()) if pid not in spared]
+        if not orphans:
+            return
+        for pid in orphans:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def remove(folder: str) -> None:
+    """Remove a folder with all that is in it, also what was closed to us."""
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)  # as nearly all are empty
+        return
+    for path, names, _ in os.walk(folder):  # top down, so that it may enter what it opens
+        for inner in (os.path.join(path, each) for each in names):
+            if not os.path.islink(inner):
+                with contextlib.suppress(OSError):
+                    os.chmod(inner, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _children(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as children:
+        yield from map(int, children.read().split())

@@ -1,0 +1,54 @@
+"""What a process asks the Linux kernel for about itself; see prctl(2)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_SET_DEATH_SIGNAL, _SET_DUMPABLE, _SET_NAME = 1, 4, 15
+_SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 36, 38
+
+_CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
+
+# Found once: a child would copy what the search writes to.
+_libc = ctypes.CDLL(None, use_errno=True)
+_control, _capset = _libc.prctl, _libc.capset
+
+
+def die_with_parent(parent: int) -> None:
+    """End with the parent, which is this one; at once, where it has ended already."""
+    _control(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() not in (parent, 0):  # 0: it lives outside of this process's namespace
+        os._exit(1)
+
+
+def hide_memory() -> None:
+    """Let no other process of the user read the memory or descriptors of this one."""
+    _control(_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs."""
+    _control(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def name(words: str) -> None:
+    """Name the process, as `ps` and `top` show it."""
+    _control(_SET_NAME, ctypes.c_char_p(words.encode()), 0, 0, 0)
+
+
+def drop_privileges() -> None:
+    """Give up all capabilities, and have programs that are executed not gain any.
+
+    Raises
+    ------
+    OSError: the kernel refuses.
+    """
+    if _control(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) < 0 or _capset(_HEADER, _NONE) < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"no privileges: {os.strerror(error)}")
+
+
+_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0)
+_NONE = (ctypes.c_uint32 * 6)()

@@ -1,0 +1,99 @@
+"""What a reward function is, and how the signals of one step are computed."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Protocol
+
+from nbrefine._portal import Closing, Run, call_user
+from nbrefine.errors import UsageError
+from nbrefine.state import Action, State
+from nbrefine.values import RewardType, Signal, SignalBundle
+
+
+class RewardFunction(Protocol):
+    """Judges one step by one measure."""
+
+    @property
+    def name(self) -> str:
+        """What its signals are called."""
+        ...
+
+    @property
+    def reward_type(self) -> RewardType:
+        """What they speak of, unless they say otherwise."""
+        ...
+
+    def compute(self, state: State, action: Action, next_state: State) -> Signal:
+        """Judge the action that led from one state to the next.
+
+        It is called in a thread of its own.  What the model did wrong is in the signal; what
+        is raised is the host's trouble and ends the step.
+        """
+        ...
+
+
+class IOReward(Closing):
+    """A reward function that waits for processes or servers, so that a stop reaches its work."""
+
+    name: str
+    reward_type: RewardType
+
+    @abstractmethod
+    async def _compute(self, state: State, action: Action, next_state: State) -> Signal:
+        """Judge a step; runs on the portal and may not block it."""
+
+    def acompute(self, state: State, action: Action, next_state: State) -> Run[Signal]:
+        """Judge a step; the started form of `compute`."""
+        return Run(self._compute(state, action, next_state))
+
+    def compute(self, state: State, action: Action, next_state: State) -> Signal:
+        """Judge the action that led from one state to the next."""
+        return self.acompute(state, action, next_state).result()
+
+    async def _close(self) -> None:
+        """Release what it holds: nothing, unless a kind of it says otherwise."""
+
+
+async def signals_of(
+    functions: Iterable[RewardFunction], state: State, action: Action, next_state: State
+) -> SignalBundle:
+    """Compute the signals of one step side by side, and give them in the functions' order.
+
+    Raises
+    ------
+    Exception: what the first of the functions that failed has raised, with a note that names it;
+        all others have ended by then.
+    UsageError: a function gave something else than a signal.
+    """
+    works = [_signal(function, state, action, next_state) for function in functions]
+    outcomes = await asyncio.gather(*works, return_exceptions=True)
+    signals = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        signals.append(outcome)
+    return SignalBundle(tuple(signals))
+
+
+async def _signal(
+    function: RewardFunction, state: State, action: Action, next_state: State
+) -> Signal:
+    name = getattr(function, "name", type(function).__name__)
+    try:
+        # A kind of IOReward that has a `compute` of its own wants it called.
+        if isinstance(function, IOReward) and type(function).compute is IOReward.compute:
+            signal = await function._compute(state, action, next_state)  # noqa: SLF001
+        else:
+            signal = await call_user(function.compute, state, action, next_state)
+    except Exception as error:
+        error.add_note(f'Raised by the reward function "{name}".')
+        raise
+    if not isinstance(signal, Signal):
+        raise UsageError(
+            f'The reward function "{name}" gave {type(signal).__name__} where a Signal is due',
+            hint="Let compute() return Signal(name, reward_type, reward)",
+        )
+    return signal

@@ -92,6 +92,24 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """What kind of environment it is, for whoever drives it."""
+
+    name: str
+    adapter: str
+    """What it was made of: "iterative", "huggingface", "notebook" …"""
+    max_steps: int | None = None
+    """Steps until an episode is truncated; None for no limit."""
+    is_multi_turn: bool = False
+    supports_task_index: bool = True
+    supports_len: bool = True
+    supports_seed: bool = True
+    pure_step: bool = False
+    """Whether one state may be stepped again and again, each time as if it were the first."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """What one step gave."""
 

@@ -21,7 +21,8 @@ from jupyter_client.manager import KernelManager
 
 from nbrefine._portal import Run
 from nbrefine.env import NotebookEnvironment
-from nbrefine.env.session import Acceptance, Place, Point, Session
+from nbrefine.env.points import Acceptance, Place, Point
+from nbrefine.env.session import Session
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.kernel.workspace.overlays import Workspace

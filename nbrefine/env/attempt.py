@@ -9,7 +9,8 @@ from typing import Any
 
 from nbrefine.bindings import StateChange
 from nbrefine.env.folder import FolderWatch
-from nbrefine.env.session import Place, Point, Session
+from nbrefine.env.points import Place, Point
+from nbrefine.env.session import Session
 from nbrefine.errors import KernelError
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel

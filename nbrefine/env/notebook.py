@@ -7,8 +7,8 @@ It alone decides where an attempt runs and what becomes of a rejected one.  Driv
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
@@ -17,33 +17,30 @@ from nbrefine._portal import Run
 from nbrefine._version import __version__
 from nbrefine.env.attempt import Attempt, attempt
 from nbrefine.env.base import Environment
-from nbrefine.env.session import IsolationPolicy, Point, Session
+from nbrefine.env.cells import cell_signals, cell_verdict, read, with_extra, with_late
+from nbrefine.env.points import Hold, Point
+from nbrefine.env.preparation import check_tests, recordable, setup_source
+from nbrefine.env.session import IsolationPolicy, Session
+from nbrefine.env.turns import refuse_ended, response, submits
 from nbrefine.errors import InvalidTaskError, UsageError
-from nbrefine.extraction import extract
 from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.leftovers import leftovers, stale_notice
-from nbrefine.outputs import CellResult, Output
 from nbrefine.prompts import escalation, feedback, system, task_prompt
-from nbrefine.redaction import clean_text
-from nbrefine.rewards.tests import parse_tests, signal
-from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
+from nbrefine.rewards.base import RewardFunction, signals_of
+from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule, sightings
 from nbrefine.values import (
     Episode,
     Extraction,
     Message,
-    RewardType,
-    Signal,
     SignalBundle,
     Stop,
     Task,
-    TestReport,
     Turn,
-    Verdict,
     utc_now,
 )
 
@@ -62,6 +59,8 @@ class NotebookHidden:
     """Whether the observation asks for another approach."""
     point: Point | None = None
     """The state of the session that the next attempt begins from."""
+    hold: Hold | None = None
+    """What this state has of it, until it is released."""
 
 
 class NotebookEnvironment(Environment):
@@ -100,6 +99,11 @@ class NotebookEnvironment(Environment):
     show_tests: whether the prompt shows the visible tests.
     limits: how much of a cell's output is kept, and where all of it goes; a live `Kernel` has
         its own.
+    observe_state: whether observations tell the variables that the next attempt finds, in
+        `Observation.state`; feedback on a rejected attempt tells them in any case.
+    extra_rewards: judge a step beside its tests; their feedback is told, and what is accepted
+        does not depend on them.
+    submit_keyword: begins a response that is final, accepted or not; None for no such thing.
 
     Raises
     ------
@@ -124,9 +128,12 @@ class NotebookEnvironment(Environment):
         cwd: str | Path | None = None,
         show_tests: bool = True,
         limits: OutputLimits | None = None,
+        observe_state: bool = False,
+        extra_rewards: Iterable[RewardFunction] = (),
+        submit_keyword: str | None = None,
     ) -> None:
         given = (tasks,) if isinstance(tasks, Task) else tasks
-        self.tasks = tuple(_recordable(task) for task in given)
+        self.tasks = tuple(recordable(task) for task in given)
         if not self.tasks:
             raise UsageError("An environment needs at least one task", hint="Pass a Task")
         if max_turns < 1:
@@ -153,12 +160,49 @@ class NotebookEnvironment(Environment):
         self._cwd = cwd
         self._show_tests = show_tests
         self._limits = limits or OutputLimits()
+        self._observe_state = observe_state
+        self._extra = tuple(extra_rewards)
+        self._submit_keyword = submit_keyword
         self._session: Session | None = None
         self.testing = False
         """Whether the visible tests are running at this moment."""
 
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """What kind of environment it is.
+
+        `pure_step` says whether attempts have branches to run in: what `isolation="fork"` asks
+        for, and what with `auto` is known from `reset` on.  Where it is False,
+        `metadata["impure"]` says why.
+        """
+        return EnvironmentSpec(
+            "notebook",
+            "notebook",
+            max_steps=self.max_turns,
+            is_multi_turn=True,
+            pure_step=self._impure == "",
+            metadata={"impure": self._impure} if self._impure else {},
+        )
+
+    @property
+    def _impure(self) -> str:
+        if self._session is not None:
+            return self._session.impure
+        asked = self._isolation == "fork" and isinstance(self._kernel_spec, str)
+        return "" if asked else "whether the kernel can branch is known after reset()"
+
+    @property
+    def reward_functions(self) -> tuple[RewardFunction, ...]:
+        """The extra ones; how the cell and its tests went is the environment's own signal."""
+        return self._extra
+
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def release(self, state: State) -> None:
+        """Let go of what a state holds; with the last state at a point, its copy ends."""
+        if (hold := state.hidden.hold) is not None:
+            hold.release()
 
     def settle(self, state: State) -> None:
         """Let the session go on from a state, of several that were reached from one.
@@ -177,7 +221,13 @@ class NotebookEnvironment(Environment):
             await self._session.settle(point)
 
     async def _close(self) -> None:
-        """Shut down the kernel, if the environment started it."""
+        """Shut down the kernel, if the environment started it, and close the rewards."""
+        try:
+            await self._end_session()
+        finally:
+            await super()._close()
+
+    async def _end_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -190,8 +240,8 @@ class NotebookEnvironment(Environment):
         if not 0 <= index < len(self.tasks):
             raise UsageError(f"task_index is {index}, but there are {len(self.tasks)} tasks")
         task = self.tasks[index]
-        _check_tests(task)
-        await self._close()
+        check_tests(task)
+        await self._end_session()
         self._session = await Session.open(
             self._kernel_spec,
             seed=seed,
@@ -210,8 +260,9 @@ class NotebookEnvironment(Environment):
                 hint="Give the task without tests",
             )
         handed_in = await self._session.handed_in()
-        setup = await self._session.setup(_setup_source(task, seed, language))
+        setup = await self._session.setup(setup_source(task, seed, language))
         seen = await self._session.look(self._session.here)
+        await self._session.prepare()
         shown = describe(seen.variables)
         asked = task_prompt(task, state=shown, show_tests=self._show_tests, language=language)
         opening = (Message("system", system(language)), Message("user", asked))
@@ -225,9 +276,12 @@ class NotebookEnvironment(Environment):
             setup=setup,
             version=__version__,
         )
-        return self._state(episode, opening, self._session.here), {"task_index": index}
+        state = self._state(episode, opening, self._session.here, shown)
+        return state, {"task_index": index}
 
-    def _state(self, episode: Episode, opening: tuple[Message, ...], point: Point | None) -> State:
+    def _state(
+        self, episode: Episode, opening: tuple[Message, ...], point: Point, shown: str | None
+    ) -> State:
         escalated = episode.stop is None and self._rules.should_escalate(episode.turns)
         messages: tuple[Message, ...] = ()
         if episode.stop is None:
@@ -236,8 +290,13 @@ class NotebookEnvironment(Environment):
             messages = history(opening, episode.turns, note=note)
         newest = episode.turns[-1].feedback if episode.turns else opening[-1].content
         return State(
-            Observation(prompt=newest, messages=messages, task=episode.task.prompt),
-            NotebookHidden(episode, opening, escalated, point),
+            Observation(
+                prompt=newest,
+                messages=messages,
+                task=episode.task.prompt,
+                state=shown if self._observe_state else None,
+            ),
+            NotebookHidden(episode, opening, escalated, point, Hold(point)),
             StateMetadata(len(episode.turns), episode.id, episode.stop is not None),
         )
 
@@ -245,43 +304,62 @@ class NotebookEnvironment(Environment):
         hidden: NotebookHidden = state.hidden
         if self._session is None:
             raise UsageError("step() came before reset()", hint="Call reset() first")
-        if hidden.episode.stop is not None:
-            raise UsageError("The episode has ended", hint="Call reset() for another one")
+        refuse_ended(hidden.episode.stop)
+        if hidden.hold is not None and hidden.hold.released:
+            raise UsageError("The state was released", hint="Release a state after its last step")
         started, clock = utc_now(), time.monotonic()
-        episode = _with_late(hidden.episode, await self._session.kernel.late())
-        turn, point = await self._attempt(state, action)
+        episode = with_late(hidden.episode, await self._session.kernel.late())
+        turn, point, shown = await self._attempt(state, action)
+        if self._extra:
+            reached = replace(episode, turns=(*episode.turns, turn))
+            next_state = self._state(reached, hidden.opening, point, shown)
+            extra = await signals_of(self._extra, state, action, next_state)
+            turn = with_extra(turn, extra)
         waited = action.reply.seconds if action.reply else 0.0
         turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
+        early = action.code is None and submits(response(action), self._submit_keyword)
         episode = replace(episode, turns=(*episode.turns, turn))
-        episode = replace(episode, stop=self._end(episode))
+        episode = replace(episode, stop=self._end(episode, early=early))
         return StepResult(
-            self._state(episode, hidden.opening, point),
+            self._state(episode, hidden.opening, point, shown),
             turn.signals,
-            terminated=turn.accepted,
-            truncated=episode.stop is not None and not turn.accepted,
+            terminated=turn.accepted or early,
+            truncated=episode.stop is not None and not (turn.accepted or early),
             extracted_action=turn.code or None,
             info={
                 "turn": turn.number,
                 "submission": turn.code or action.text or "",
                 "feedback": turn.feedback,
                 "solved": turn.accepted,
+                "early_submit": early,
             },
         )
 
-    def _end(self, episode: Episode) -> Stop | None:
+    async def _compute_rewards(
+        self, state: State, action: Action, next_state: State
+    ) -> SignalBundle:
+        """Give what the cell and its tests said, which the next state knows, and the extras."""
+        own = next_state.hidden.episode.turns[-1].signals.signals[:1]
+        return SignalBundle((*own, *await signals_of(self._extra, state, action, next_state)))
+
+    def _end(self, episode: Episode, *, early: bool) -> Stop | None:
         turn = episode.turns[-1]
         if turn.accepted:
             told = f"{turn.tests.passed}/{turn.tests.total} tests passed" if turn.tests else ""
             return Stop("solved", told or "the cell ran without an error")
+        if early:
+            return Stop("submitted", f"the response began with {self._submit_keyword}")
         if len(episode.turns) >= self.max_turns:
             return Stop("max-turns", f"the limit of turns ({self.max_turns}) was reached")
         return None
 
-    async def _attempt(self, state: State, action: Action) -> tuple[Turn, Point | None]:
+    async def _attempt(self, state: State, action: Action) -> tuple[Turn, Point, str | None]:
+        """Give the turn, where the next one begins, and the variables that it finds there."""
         assert self._session is not None
         hidden: NotebookHidden = state.hidden
+        assert hidden.point is not None
         task, turns = hidden.episode.task, hidden.episode.turns
-        extraction = _read(action, self._session.language)
+        extraction = read(action, self._session.language)
         turn = Turn(
             number=len(turns) + 1,
             attempt=len(turns) + 1,
@@ -293,8 +371,8 @@ class NotebookEnvironment(Environment):
         )
         if extraction.status not in ("found", "given"):
             text = feedback(extraction, reply=action.reply, language=self._session.language)
-            return replace(turn, feedback=text, signals=_signals(None, None)), hidden.point
-        assert hidden.point is not None
+            turn = replace(turn, feedback=text, signals=cell_signals(None, None))
+            return turn, hidden.point, state.observation.state
         done = await attempt(
             self._session,
             hidden.point,
@@ -312,9 +390,9 @@ class NotebookEnvironment(Environment):
             turn,
             result=done.result,
             tests=done.tests,
-            signals=_signals(done.result, done.tests),
+            signals=cell_signals(done.result, done.tests),
             feedback=told,
-            verdict=_verdict(done.result, accepted=done.accepted),
+            verdict=cell_verdict(done.result, accepted=done.accepted),
             accepted=done.accepted,
             isolation=done.isolation,
             isolation_reason=" ".join(part for part in (done.reason, stale) if part),
@@ -323,7 +401,8 @@ class NotebookEnvironment(Environment):
             change=done.change,
             files=done.files,
         )
-        return turn, done.point
+        onward = done.left if done.accepted else done.onward
+        return turn, done.point, describe(onward.variables) if onward else None
 
     def _on_tests(self, running: bool) -> None:
         self.testing = running
@@ -351,81 +430,3 @@ class NotebookEnvironment(Environment):
             hint=hint,
             language=self._session.language,
         )
-
-
-def _recordable(task: Task) -> Task:
-    """Take lone surrogates out of a task's texts, which no record and no request can hold."""
-    values: dict[str, Any] = {field.name: getattr(task, field.name) for field in fields(task)}
-    for name, value in values.items():
-        if isinstance(value, str):
-            values[name] = clean_text(value)
-    return Task(**values)
-
-
-def _check_tests(task: Task) -> None:
-    """Refuse tests that no code can pass here, which would be counted against the model."""
-    for case in parse_tests(task.tests, task.entry_point):
-        if case.message:
-            raise InvalidTaskError(
-                f"{case.name} cannot be run as a visible test: {case.message}",
-                hint="Rewrite the test or take it out",
-            )
-
-
-def _setup_source(task: Task, seed: int | None, language: str) -> str:
-    """Give the setup cell: seeds for a Python kernel, then the task's own setup."""
-    parts = []
-    if seed is not None and language == "python":
-        parts.append(_SEEDING.replace("SEED", str(seed)))
-    if task.setup.strip():
-        parts.append(task.setup.strip())
-    return "\n".join(parts)
-
-
-_SEEDING = """\
-__import__("random").seed(SEED)
-try:
-    __import__("numpy").random.seed(SEED)
-except ImportError:
-    pass"""
-
-
-def _with_late(episode: Episode, late: tuple[Output, ...]) -> Episode:
-    """Give what came late in the session to the last cell that ran in it: not in a lost branch."""
-    if not late:
-        return episode
-    for at, turn in reversed(list(enumerate(episode.turns))):
-        if turn.result is not None and (turn.accepted or turn.isolation != "fork"):
-            told = replace(turn, result=_longer(turn.result, late))
-            return replace(episode, turns=(*episode.turns[:at], told, *episode.turns[at + 1 :]))
-    if episode.setup is None:
-        return episode
-    return replace(episode, setup=_longer(episode.setup, late))
-
-
-def _longer(result: CellResult, late: tuple[Output, ...]) -> CellResult:
-    return replace(result, outputs=result.outputs + late)
-
-
-def _read(action: Action, language: str) -> Extraction:
-    if action.code is not None:
-        return Extraction(
-            "given", clean_text(action.code), language, "the caller supplied the code"
-        )
-    finish = action.reply.finish if action.reply else "stop"
-    return extract(action.text or "", language=language, finish=finish)
-
-
-def _signals(result: CellResult | None, report: TestReport | None) -> SignalBundle:
-    if report is not None:
-        return SignalBundle((signal(report),))
-    reward = 1.0 if result is not None and result.ok else 0.0
-    return SignalBundle((Signal("execution", RewardType.OUTCOME, reward),))
-
-
-def _verdict(result: CellResult, *, accepted: bool) -> Verdict:
-    if accepted:
-        return "solved"
-    if result.status == "timeout":
-        return "timeout"
-    return "crashed" if result.status == "died" else "failed"

@@ -11,11 +11,12 @@ import asyncio
 import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from nbrefine._portal import Run, call_user
+from nbrefine._portal import call_user
+from nbrefine.env.points import Acceptance, Place, Point
 from nbrefine.errors import (
     BranchRefused,
     InvalidTaskError,
@@ -24,9 +25,8 @@ from nbrefine.errors import (
     KernelStartError,
     RunStopped,
 )
-from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel, OutputLimits
-from nbrefine.kernel.branching import Copy, copy
+from nbrefine.kernel.branching import copy
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.kernel.state.packages import packages
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
@@ -41,79 +41,6 @@ _AGAIN = 60.0
 """Seconds that a cell may run when it is run again, beside ten times what all ran before."""
 
 _NO_WAY_BACK = "The kernel is somebody else's, and cannot go back to the state of an earlier step"
-
-
-class Point:
-    """A state of the session: what it is the work of, and the copy that attempts branch from.
-
-    Whoever holds a point can begin an attempt from it; the copy goes with the last one.
-
-    Parameters
-    ----------
-    accepted: the accepted cells, in order.
-    seconds: how long setup and accepted cells ran.
-    """
-
-    def __init__(self, accepted: tuple[str, ...], seconds: float) -> None:
-        self.accepted = accepted
-        self.seconds = seconds
-        self.seen: Snapshot | None = None
-        """What the namespace holds there, once somebody has looked."""
-        self.copy: Copy | None = None
-        self._finalizer: Callable[[], object] = lambda: None
-
-    def keep(self, copy: Copy) -> None:
-        """Keep a copy of the state, held for this."""
-        self.copy = copy
-        self._finalizer = finalizer = weakref.finalize(self, _release_soon, copy)
-        finalizer.atexit = False  # the processes go with this one anyway
-
-    def release(self) -> None:
-        """Let the copy go; a second call does nothing."""
-        self.copy = None
-        self._finalizer()
-
-
-def _release_soon(copy: Copy) -> None:
-    async def release() -> None:
-        copy.release()
-
-    Run(release())  # a finalizer may run in any thread
-
-
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """What came of letting an attempt become the session."""
-
-    point: Point
-    files: FileChanges | None = None
-    """What that changed in the working folder; None where it was changed already."""
-    note: str = ""
-    """How the session is not what the attempt was, or ""."""
-    failed: CellResult | None = None
-    """How the cell went in the session's own kernel, where it failed there; then it is not
-    accepted, and what it did before stays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where one attempt runs."""
-
-    kernel: Kernel
-    isolation: Isolation
-    reason: str
-    epoch: int
-    seen: Snapshot
-    """What its namespace held at the beginning."""
-    kept: bool = False
-    """Whether the session keeps what is done there also if it is rejected."""
-    shared: tuple[str, ...] = ()
-    """What a branch has in common with the session."""
-
-    @property
-    def intact(self) -> bool:
-        """Whether what ran there is there still."""
-        return self.kernel.alive and self.kernel.epoch == self.epoch
 
 
 class Session:
@@ -150,6 +77,7 @@ class Session:
         self._points: weakref.WeakSet[Point] = weakref.WeakSet()
         self._lock = asyncio.Lock()
         self._parting: set[asyncio.Task[None]] = set()
+        self._refused: str | None = None
 
     @classmethod
     async def open(
@@ -175,6 +103,22 @@ class Session:
     @property
     def language(self) -> str:
         return self.kernel.info.language
+
+    @property
+    def impure(self) -> str:
+        """Why attempts may fare differently when they begin twice from a point; "" if they do not.
+
+        As far as the newest attempt, or `prepare` before the first one, has found out.
+        """
+        if not self._branches:
+            return f"attempts do not run in branches (isolation {self._policy!r})"
+        if not self.kernel.owned:
+            return _NO_WAY_BACK
+        return "no attempt has branched yet" if self._refused is None else self._refused
+
+    @property
+    def _branches(self) -> bool:
+        return self._policy in ("auto", "fork")
 
     async def described(self) -> KernelInfo:
         """Tell which kernel it is and which packages it has."""
@@ -211,6 +155,16 @@ class Session:
             point.seen = await snapshot(self.kernel.core)
         return point.seen
 
+    async def prepare(self) -> None:
+        """Find out before the first attempt whether a kernel of ours can branch."""
+        if self._ours and self._branches:
+            async with self._lock:
+                try:
+                    await self._keep(self.here)
+                    self._refused = ""
+                except (BranchRefused, KernelStartError, KernelDeadError) as refused:
+                    self._refused = refused.message
+
     async def begin(self, point: Point) -> Place:
         """Give a kernel that is at a point, for one attempt.
 
@@ -223,10 +177,11 @@ class Session:
         """
         async with self._lock:
             why = "asked for"
-            if self._policy in ("auto", "fork"):
+            if self._branches:
                 try:
                     return await self._branch(point)
                 except (BranchRefused, KernelStartError, KernelDeadError) as refused:
+                    self._refused = refused.message
                     if self._policy == "fork":
                         raise
                     why = refused.message
@@ -245,6 +200,7 @@ class Session:
         except BaseException:
             await kernel.aclose()
             raise
+        self._refused = ""
         return Place(kernel, "fork", told, kernel.epoch, seen, shared=shared)
 
     async def _branch_of(self, point: Point) -> Kernel:
@@ -265,9 +221,8 @@ class Session:
 
     async def _keep_what_is_left(self, point: Point) -> None:
         """Keep the state that the session leaves for another point, if somebody may come back."""
-        branches = self._policy in ("auto", "fork")
         here = self.here
-        if branches and here is not point and self._is_at(here) and here.copy is None:
+        if self._branches and here is not point and self._is_at(here) and here.copy is None:
             with suppress(KernelError):  # then it is rebuilt for who comes back
                 await self._keep(here)
 

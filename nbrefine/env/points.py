@@ -1,0 +1,114 @@
+"""Where a session has been, and where attempts run.
+
+A point is a state of the session that attempts begin from; a place is where one of them runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nbrefine._portal import Run
+from nbrefine.files import FileChanges
+from nbrefine.kernel import Kernel
+from nbrefine.kernel.branching import Copy
+from nbrefine.kernel.state.digest import Snapshot
+from nbrefine.outputs import CellResult
+from nbrefine.values import Isolation
+
+
+class Point:
+    """A state of the session: what it is the work of, and the copy that attempts branch from.
+
+    Whoever holds a point can begin an attempt from it; the copy goes with the last one.
+
+    Parameters
+    ----------
+    accepted: the accepted cells, in order.
+    seconds: how long setup and accepted cells ran.
+    """
+
+    def __init__(self, accepted: tuple[str, ...], seconds: float) -> None:
+        self.accepted = accepted
+        self.seconds = seconds
+        self.seen: Snapshot | None = None
+        """What the namespace holds there, once somebody has looked."""
+        self.copy: Copy | None = None
+        self.holds: weakref.WeakSet[Hold] = weakref.WeakSet()
+        """What the states that are at this point have of it."""
+        self._finalizer: Callable[[], object] = lambda: None
+
+    def keep(self, copy: Copy) -> None:
+        """Keep a copy of the state, held for this."""
+        self.copy = copy
+        self._finalizer = finalizer = weakref.finalize(self, _release_soon, copy)
+        finalizer.atexit = False  # the processes go with this one anyway
+
+    def release(self) -> None:
+        """Let the copy go; a second call does nothing."""
+        self.copy = None
+        self._finalizer()
+
+
+class Hold:
+    """What one state has of a point: the copy goes with the last of its holds.
+
+    Parameters
+    ----------
+    point: where the state is.
+    """
+
+    def __init__(self, point: Point) -> None:
+        self.released = False
+        self._point = point
+        point.holds.add(self)
+
+    def release(self) -> None:
+        """Let go; a second call does nothing."""
+        self.released = True
+        self._point.holds.discard(self)
+        if not self._point.holds:
+            self._point.release()
+
+
+def _release_soon(copy: Copy) -> None:
+    async def release() -> None:
+        copy.release()
+
+    Run(release())  # a finalizer may run in any thread
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What came of letting an attempt become the session."""
+
+    point: Point
+    files: FileChanges | None = None
+    """What that changed in the working folder; None where it was changed already."""
+    note: str = ""
+    """How the session is not what the attempt was, or ""."""
+    failed: CellResult | None = None
+    """How the cell went in the session's own kernel, where it failed there; then it is not
+    accepted, and what it did before stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one attempt runs."""
+
+    kernel: Kernel
+    isolation: Isolation
+    reason: str
+    epoch: int
+    seen: Snapshot
+    """What its namespace held at the beginning."""
+    kept: bool = False
+    """Whether the session keeps what is done there also if it is rejected."""
+    shared: tuple[str, ...] = ()
+    """What a branch has in common with the session."""
+
+    @property
+    def intact(self) -> bool:
+        """Whether what ran there is there still."""
+        return self.kernel.alive and self.kernel.epoch == self.epoch

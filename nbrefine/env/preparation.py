@@ -1,0 +1,48 @@
+"""A task made ready for a session: what can be recorded, what can be tested, what runs first."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from nbrefine.errors import InvalidTaskError
+from nbrefine.redaction import clean_text
+from nbrefine.rewards.tests import parse_tests
+from nbrefine.values import Task
+
+
+def recordable(task: Task) -> Task:
+    """Take lone surrogates out of a task's texts, which no record and no request can hold."""
+    values: dict[str, Any] = {field.name: getattr(task, field.name) for field in fields(task)}
+    for name, value in values.items():
+        if isinstance(value, str):
+            values[name] = clean_text(value)
+    return Task(**values)
+
+
+def check_tests(task: Task) -> None:
+    """Refuse tests that no code can pass here, which would be counted against the model."""
+    for case in parse_tests(task.tests, task.entry_point):
+        if case.message:
+            raise InvalidTaskError(
+                f"{case.name} cannot be run as a visible test: {case.message}",
+                hint="Rewrite the test or take it out",
+            )
+
+
+def setup_source(task: Task, seed: int | None, language: str) -> str:
+    """Give the setup cell: seeds for a Python kernel, then the task's own setup."""
+    parts = []
+    if seed is not None and language == "python":
+        parts.append(_SEEDING.replace("SEED", str(seed)))
+    if task.setup.strip():
+        parts.append(task.setup.strip())
+    return "\n".join(parts)
+
+
+_SEEDING = """\
+__import__("random").seed(SEED)
+try:
+    __import__("numpy").random.seed(SEED)
+except ImportError:
+    pass"""

@@ -1,0 +1,137 @@
+"""From an action and its signals to a turn: what was handed in, how it was judged, how it ended.
+
+Environments whose attempts are judged by reward functions alone share this; decisions are pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import get_args
+
+from nbrefine.errors import UsageError
+from nbrefine.redaction import clean_text
+from nbrefine.rewards.code import report_of
+from nbrefine.state import Action, Observation, State
+from nbrefine.values import (
+    Extraction,
+    Message,
+    Reply,
+    RewardType,
+    SignalBundle,
+    Stop,
+    Turn,
+    Verdict,
+)
+
+COMPLETE = "Episode complete."
+"""The observation of an episode that has ended."""
+
+
+def response(action: Action) -> str:
+    """Give the text of an action as it can be recorded and sent."""
+    return clean_text(action.text or "")
+
+
+def begun(state: State, action: Action, extraction: Extraction, number: int) -> Turn:
+    """Make a turn of an action, not yet judged."""
+    reply = action.reply
+    if reply is None and action.code is None:
+        reply = Reply(response(action))
+    return Turn(
+        number=number,
+        attempt=number,
+        messages=state.observation.messages if action.reply else (),
+        reply=reply,
+        extraction=extraction,
+    )
+
+
+def judged(turn: Turn, signals: SignalBundle, *, threshold: float) -> Turn:
+    """Give a turn its signals and what follows from them.
+
+    Parameters
+    ----------
+    threshold: the best outcome reward from which on the turn has solved the task.
+    """
+    solved = best_outcome(signals) >= threshold
+    return replace(
+        turn,
+        tests=next((report for s in signals if (report := report_of(s)) is not None), None),
+        signals=signals,
+        feedback="\n\n".join(feedback_texts(signals)),
+        verdict="solved" if solved else _verdict(signals),
+        accepted=solved,
+    )
+
+
+def best_outcome(signals: SignalBundle) -> float:
+    """Give the best reward of an outcome signal that has one, or 0.0."""
+    return max(_outcomes(signals), default=0.0)
+
+
+def _outcomes(signals: SignalBundle) -> list[float]:
+    found = (signal.reward for signal in signals.by_type(RewardType.OUTCOME))
+    return [reward for reward in found if reward is not None and not math.isnan(reward)]
+
+
+def feedback_texts(signals: SignalBundle) -> tuple[str, ...]:
+    """Give every feedback text that says something, as it can be recorded and sent."""
+    return tuple(clean_text(text) for text in signals.feedback_texts() if text.strip())
+
+
+def _verdict(signals: SignalBundle) -> Verdict:
+    """Tell how an attempt failed; where nothing has judged it, whose trouble that is."""
+    told = [signal.metadata or {} for signal in signals]
+    said: list[Verdict] = [m["verdict"] for m in told if m.get("verdict") in get_args(Verdict)]
+    if _outcomes(signals):
+        models = (v for v in said if v not in ("solved", "invalid-task", "infra-error"))
+        return next(models, "failed")
+    if said and said[0] != "solved":
+        return said[0]
+    return "infra-error" if any(m.get("error") for m in told) else "invalid-task"
+
+
+def solved_stop(turn: Turn) -> Stop:
+    """Tell of an episode that ends with the turn that solved its task."""
+    if turn.tests is not None and turn.tests.total:
+        return Stop("solved", f"{turn.tests.passed}/{turn.tests.total} tests passed")
+    return Stop("solved", f"the best outcome reward is {best_outcome(turn.signals):g}")
+
+
+def refuse_ended(stop: Stop | None) -> None:
+    """Refuse a step beyond the end.
+
+    Raises
+    ------
+    UsageError: there is a stop.
+    """
+    if stop is not None:
+        raise UsageError("The episode has ended", hint="Call reset() for another one")
+
+
+def ended(task: str | None, state: str | None = None) -> Observation:
+    """Give the observation of an episode that has ended."""
+    return Observation(prompt=COMPLETE, task=task, state=state)
+
+
+def opening_of(system: str, prompt: str) -> tuple[Message, ...]:
+    """Give the messages an episode begins with."""
+    asked = Message("user", prompt)
+    return (Message("system", system), asked) if system else (asked,)
+
+
+def submits(text: str, keyword: str | None) -> bool:
+    """Tell whether a response begins with the keyword that hands it in.
+
+    It is taken in its exact case and as a whole word, after blanks and in Markdown's emphasis
+    if it likes: "**SUBMIT** 42", but not "submitting my code below" or "SUBMIT_NOW".
+    """
+    if keyword is None:
+        return False
+    return re.match(_SUBMIT.format(re.escape(keyword)), text) is not None
+
+
+# A mark of emphasis may close right behind the word; a joined word may not go on there.
+_SUBMIT = r"\s*(?:[*_]{{1,3}}|`)?{}(?![*_`]*[^\W_]|[-'\u2019]\w)"

@@ -1,0 +1,103 @@
+"""What an iterative environment wraps: an environment of a user's own, or tasks alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbrefine._portal import call_user
+from nbrefine.env.base import Environment
+from nbrefine.env.single import Problem, SingleTurnEnvironment
+from nbrefine.errors import UsageError
+from nbrefine.rewards.base import RewardFunction
+from nbrefine.rewards.code import CodeExecutionReward
+from nbrefine.state import EnvironmentSpec
+from nbrefine.values import Task
+
+
+class UnsolvableWarning(UserWarning):
+    """A task has nothing that could ever tell that it is solved."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterativeTask:
+    """A task that stands alone, without an environment around it."""
+
+    prompt: str
+    ground_truth: str = ""
+    """The expected answer, for rewards that compare or judge; never shown."""
+    test_code: str = ""
+    """Tests that judge a submission; with them a `CodeExecutionReward` comes along."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def wrapped(
+    inner: Environment | None,
+    tasks: Iterable[IterativeTask] | None,
+    extra: Sequence[RewardFunction],
+) -> Environment:
+    """Give the environment to wrap.
+
+    Raises
+    ------
+    UsageError: there is none, or it cannot be wrapped.
+    """
+    if inner is None and tasks is None:
+        raise UsageError("Must provide either 'inner' or 'tasks'", hint="Give one of them")
+    if inner is None:
+        assert tasks is not None
+        return _of_tasks(tuple(tasks), extra)
+    if tasks is not None:
+        raise UsageError("Both 'inner' and 'tasks' are given", hint="Give one of them")
+    spec = getattr(inner, "spec", None)
+    if not isinstance(spec, EnvironmentSpec):
+        raise UsageError(f"{type(inner).__name__} has no spec", hint="Give an Environment")
+    if spec.is_multi_turn:
+        raise UsageError(
+            f"{spec.name} takes several turns by itself, and only one that takes a single answer "
+            "can be wrapped",
+            hint="Drive it as it is, with TrajectoryRunner",
+        )
+    if not spec.pure_step:
+        raise UsageError(
+            f"{spec.name} has no pure_step: judged twice from one state, a submission might fare "
+            "differently",
+            hint="Wrap an environment whose step changes nothing but its result",
+        )
+    return inner
+
+
+def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction]) -> Environment:
+    if not tasks:
+        raise UsageError("An environment needs at least one task", hint="Give an IterativeTask")
+    untested = [at for at, task in enumerate(tasks) if not task.test_code.strip()]
+    if untested and not extra:
+        which = "None of the tasks" if len(untested) == len(tasks) else f"No task of {untested}"
+        warnings.warn(
+            f"{which} has test_code, and there are no extra_rewards: nothing can ever tell that "
+            "such a task is solved",
+            UnsolvableWarning,
+            stacklevel=4,
+        )
+    rewards: tuple[RewardFunction, ...] = ()
+    if len(untested) < len(tasks):
+        from nbrefine.executors import SubprocessCodeExecutor
+
+        rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
+    problems = [
+        Problem(
+            Task(task.prompt, tests=task.test_code, metadata=task.metadata),
+            expected_answer=task.ground_truth,
+        )
+        for task in tasks
+    ]
+    return SingleTurnEnvironment(problems, rewards=rewards, name="iterative", adapter="iterative")
+
+
+async def call(env: Environment, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a method of an environment, which may know nothing of asyncio."""
+    if (started := getattr(env, f"a{name}", None)) is not None:
+        return await started(*args, **kwargs)
+    return await call_user(getattr(env, name), *args, **kwargs)

@@ -1,0 +1,100 @@
+"""Rewards that read the reply itself: is there an answer in it, and is it the right one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbrefine.extractors import Extractor, RawGenerationExtractor
+from nbrefine.state import Action, State
+from nbrefine.values import RewardType, Signal
+
+_RAW = RawGenerationExtractor()
+
+_ANSWERS = ("expected_answer", "answer", "ground_truth", "target")
+"""What a state's hidden part may call its answer, as `IterativeHidden.ground_truth` looks it up."""
+
+
+class FormatReward:
+    """Gives 1.0 where an answer can be read out of the reply, else 0.0 and what is amiss.
+
+    Parameters
+    ----------
+    answer_extractor: finds the answer in a reply.
+    name, weight: of the signals, which are of type FORMAT.
+    """
+
+    reward_type = RewardType.FORMAT
+
+    def __init__(
+        self, answer_extractor: Extractor, *, name: str = "format", weight: float = 1.0
+    ) -> None:
+        self.answer_extractor = answer_extractor
+        self.name = name
+        self.weight = weight
+
+    def __repr__(self) -> str:
+        return f"FormatReward({self.answer_extractor!r}, name={self.name!r})"
+
+    def compute(self, state: State, action: Action, next_state: State) -> Signal:
+        """Judge the form of a reply."""
+        answer, facts = self.answer_extractor.extract(action.text or "")
+        feedback = _not_found(facts) if answer is None else None
+        reward = float(answer is not None)
+        return Signal(self.name, self.reward_type, reward, feedback, dict(facts), self.weight)
+
+
+class AnswerReward:
+    """Gives 1.0 where the answer in the reply equals the expected one, blanks around them aside.
+
+    The expected answer is `hidden.expected_answer`, or else `answer`, `ground_truth` or `target`;
+    where there is none, there is no reward.  It is never told.
+
+    Parameters
+    ----------
+    answer_extractor: finds the answer in a reply; by default the whole of it is the answer.
+    name, weight: of the signals, which are of type OUTCOME.
+    """
+
+    reward_type = RewardType.OUTCOME
+
+    def __init__(
+        self,
+        answer_extractor: Extractor = _RAW,
+        *,
+        name: str = "correctness",
+        weight: float = 1.0,
+    ) -> None:
+        self.answer_extractor = answer_extractor
+        self.name = name
+        self.weight = weight
+
+    def __repr__(self) -> str:
+        return f"AnswerReward({self.answer_extractor!r}, name={self.name!r})"
+
+    def compute(self, state: State, action: Action, next_state: State) -> Signal:
+        """Judge the answer in a reply."""
+        expected = expected_answer(state)
+        if not expected:
+            return self._signal(None, None, {"no_answer": True})
+        answer, facts = self.answer_extractor.extract(action.text or "")
+        if answer is None:
+            return self._signal(0.0, _not_found(facts), {**facts, "extraction_failed": True})
+        right = answer.strip() == expected
+        told = "The answer is correct." if right else "The answer is not correct."
+        return self._signal(float(right), told, {"extracted": answer})
+
+    def _signal(self, reward: float | None, told: str | None, metadata: dict[str, Any]) -> Signal:
+        return Signal(self.name, self.reward_type, reward, told, metadata, self.weight)
+
+
+def expected_answer(state: State) -> str:
+    """Find the answer that a state's task expects, without blanks around it, or ""."""
+    for name in _ANSWERS:
+        value = getattr(state.hidden, name, None)
+        if isinstance(value, str | int | float) and str(value).strip():
+            return str(value).strip()
+    return ""
+
+
+def _not_found(facts: dict[str, Any]) -> str:
+    return f"No answer was found in the response. {facts.get('detail') or ''}".strip()

@@ -1,0 +1,94 @@
+"""Rewards that read the reply itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbrefine.extractors import Extractor, Gsm8kExtractor, NumericExtractor, TagBasedExtractor
+from nbrefine.rewards.base import RewardFunction
+from nbrefine.rewards.format import AnswerReward, FormatReward
+from nbrefine.state import Action, Observation, State
+from nbrefine.values import RewardType, Signal
+
+
+def judged(reward: RewardFunction, text: str, **hidden: Any) -> Signal:
+    state = State(Observation("2 + 2?"), SimpleNamespace(**hidden))
+    return reward.compute(state, Action(text), state)
+
+
+def test_a_reply_in_the_wanted_form_is_worth_one_whatever_it_says() -> None:
+    reward = FormatReward(answer_extractor=TagBasedExtractor(), weight=0.5)
+    signal = judged(reward, "<answer>5</answer>", expected_answer="4")
+    assert signal == Signal("format", RewardType.FORMAT, 1.0, None, {"reason": "found"}, 0.5)
+    assert reward.reward_type is RewardType.FORMAT
+
+
+def test_a_reply_in_another_form_is_told_what_is_amiss() -> None:
+    signal = judged(FormatReward(TagBasedExtractor(), name="tags"), "<answer>4")
+    assert (signal.name, signal.reward) == ("tags", 0.0)
+    assert signal.feedback == (
+        "No answer was found in the response. <answer> was opened and not closed."
+    )
+    assert signal.metadata is not None
+    assert signal.metadata["reason"] == "incomplete"
+    assert judged(FormatReward(TagBasedExtractor()), "").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("extractor", "text", "reward"),
+    [
+        (None, " 4\n", 1.0),
+        (None, "It is 4", 0.0),
+        (NumericExtractor(), "It is 4", 1.0),
+        (NumericExtractor(), "It is 4.0", 0.0),
+        (NumericExtractor(), "It is 5", 0.0),
+        (Gsm8kExtractor(), "2 + 2 = 4\n#### 4", 1.0),
+    ],
+)
+def test_an_answer_is_right_if_it_equals_the_expected_one(
+    extractor: Extractor | None, text: str, reward: float
+) -> None:
+    answers = AnswerReward(extractor) if extractor else AnswerReward()
+    signal = judged(answers, text, expected_answer="4 ")
+    assert (signal.name, signal.reward_type, signal.reward) == (
+        "correctness",
+        RewardType.OUTCOME,
+        reward,
+    )
+    assert signal.feedback == ("The answer is correct." if reward else "The answer is not correct.")
+
+
+def test_the_expected_answer_is_told_to_nobody() -> None:
+    signal = judged(AnswerReward(), "5", expected_answer="forty-two")
+    assert "forty-two" not in repr(signal)
+
+
+def test_a_reply_without_an_answer_is_wrong_and_told_why() -> None:
+    signal = judged(AnswerReward(NumericExtractor()), "none", expected_answer="4")
+    assert signal.reward == 0.0
+    assert signal.feedback == "No answer was found in the response. The reply holds no number."
+    assert signal.metadata is not None
+    assert signal.metadata["extraction_failed"] is True
+
+
+@pytest.mark.parametrize(
+    ("hidden", "reward"),
+    [
+        ({"answer": 4}, 1.0),
+        ({"ground_truth": "4"}, 1.0),
+        ({"target": "5"}, 0.0),
+        ({"expected_answer": "", "ground_truth": "4"}, 1.0),
+        ({"expected_answer": 0}, 0.0),
+        ({}, None),
+        ({"expected_answer": " "}, None),
+    ],
+)
+def test_without_an_expected_answer_there_is_no_reward(
+    hidden: dict[str, Any], reward: float | None
+) -> None:
+    signal = judged(AnswerReward(), "4", **hidden)
+    assert signal.reward == reward
+    assert (signal.feedback is None) == (reward is None)

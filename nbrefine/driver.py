@@ -317,7 +317,11 @@ def stop_for(trouble: Exception) -> Stop:
     """Give the reason for which an episode ends that ran into trouble."""
     if isinstance(trouble, InvalidTaskError):
         return Stop("invalid-task", trouble.message)
-    return Stop("infra-error", str(trouble) or type(trouble).__name__)
+    if isinstance(trouble, RunStopped):
+        return Stop("stopped", trouble.message)
+    if isinstance(trouble, NbrefineError):
+        return Stop("infra-error", str(trouble))
+    return Stop("infra-error", f"{type(trouble).__name__}: {trouble}".removesuffix(": "))
 
 
 class _Prompts:

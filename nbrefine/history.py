@@ -3,12 +3,17 @@
 A strategy is a callable from the opening messages and the turns so far to the messages to
 send.  Roles alternate, no attempt is sent twice, and each strategy leaves out only what it
 must; the episode keeps everything whatever the model sees.
+
+`full_history` and its kin are the same for a `TrajectoryRunner`, which knows the past as entries:
+from entries to the messages that stand between the task and the newest observation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from nbrefine.errors import UsageError
 from nbrefine.source import fenced
@@ -45,7 +50,7 @@ def full() -> History:
     def history(
         opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
     ) -> tuple[Message, ...]:
-        return _joined(opening, _chat(turns), note)
+        return joined(opening, _chat(turns), note)
 
     return history
 
@@ -58,7 +63,7 @@ def last(n: int) -> History:
     def history(
         opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
     ) -> tuple[Message, ...]:
-        return _joined(opening, _chat(turns[-n:]), note)
+        return joined(opening, _chat(turns[-n:]), note)
 
     return history
 
@@ -71,9 +76,9 @@ def current() -> History:
     ) -> tuple[Message, ...]:
         at = max((i for i, turn in enumerate(turns) if turn.code), default=None)
         if at is None:
-            return _joined(opening, _feedback(turns[-1:]), note)
+            return joined(opening, _feedback(turns[-1:]), note)
         # After a reply without code, the feedback on the code still stands beside the newest.
-        return _joined(opening, [_attempt(turns[at]), *_feedback(turns[at + 1 :][-1:])], note)
+        return joined(opening, [_attempt(turns[at]), *_feedback(turns[at + 1 :][-1:])], note)
 
     return history
 
@@ -87,7 +92,7 @@ def fresh() -> History:
     def history(
         opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
     ) -> tuple[Message, ...]:
-        return _joined(opening, _feedback(turns[-1:]), note)
+        return joined(opening, _feedback(turns[-1:]), note)
 
     return history
 
@@ -100,8 +105,8 @@ def best() -> History:
     ) -> tuple[Message, ...]:
         tried = [turn for turn in turns if turn.code]
         if not tried:
-            return _joined(opening, _feedback(turns[-1:]), note)
-        return _joined(opening, [_attempt(max(tried, key=lambda turn: turn.score))], note)
+            return joined(opening, _feedback(turns[-1:]), note)
+        return joined(opening, [_attempt(max(tried, key=lambda turn: turn.score))], note)
 
     return history
 
@@ -131,10 +136,10 @@ def window(max_tokens: int, count: Callable[[str], int] = estimate_tokens) -> Hi
     def history(
         opening: Sequence[Message], turns: Sequence[Turn], *, note: str = ""
     ) -> tuple[Message, ...]:
-        chosen = _joined(opening, [], note) if not turns else None
+        chosen = joined(opening, [], note) if not turns else None
         # From the newest on, so that a long episode costs no more than what is shown of it.
         for shown in range(1, len(turns) + 1):
-            messages = _joined(opening, _chat(turns[-shown:]), note)
+            messages = joined(opening, _chat(turns[-shown:]), note)
             if not fits(messages):
                 break
             chosen = messages
@@ -170,6 +175,188 @@ def by_name(name: str) -> History:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One past step: what the agent did, and what it was told of it."""
+
+    action_text: str
+    observation_text: str = ""
+    """Empty for the newest step: a prompt ends with its observation whatever the history is."""
+    observation_images: tuple[Any, ...] = ()
+    step: int = 0
+    """1-based."""
+
+
+HistoryFunction = Callable[[Sequence[HistoryEntry]], Sequence[Message]]
+"""From the steps so far, oldest first, to the messages that show them."""
+
+
+def full_history(entries: Sequence[HistoryEntry]) -> tuple[Message, ...]:
+    """Show every step, as a chat."""
+    chat = (
+        (Message("assistant", entry.action_text), Message("user", entry.observation_text))
+        for entry in entries
+    )
+    return tuple(message for pair in chat for message in pair if message.content)
+
+
+def no_history(entries: Sequence[HistoryEntry]) -> tuple[Message, ...]:
+    """Show no step: the task and the newest observation are all there is."""
+    return ()
+
+
+def last_n_history(n: int) -> HistoryFunction:
+    """Show the last `n` steps, as a chat."""
+    if n < 1:
+        raise UsageError(f"last_n_history({n}) shows no step", hint="Use no_history for that")
+    return lambda entries: full_history(entries[-n:])
+
+
+def sliding_window_history(
+    max_tokens: int, token_counter: Callable[[str], int] = estimate_tokens
+) -> HistoryFunction:
+    """Show as many of the newest steps as fit, as a chat.
+
+    Parameters
+    ----------
+    max_tokens: what the steps shown may take together; task and newest observation come on top.
+    token_counter: tokens of a text.
+    """
+    if max_tokens < 1:
+        raise UsageError(
+            f"sliding_window_history({max_tokens}) has no room", hint="Give a number from 1 on"
+        )
+    return lambda entries: _fitting(entries, max_tokens, token_counter)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptBudget:
+    """What a whole prompt may take, and what gives way first.
+
+    The task always stays.  Of the rest, the oldest steps go first, then the middle of the newest
+    observation, down to `min_current_observation_chars`; below that the prompt is as long as it
+    must be.
+    """
+
+    max_prompt_tokens: int
+    estimate_tokens: Callable[[str], int] = estimate_tokens
+    """Tokens of a text."""
+    build_history: Callable[[Sequence[HistoryEntry], int], Sequence[Message]] | None = None
+    """From the steps so far and the tokens left for them to the messages that show them; by
+    default the newest steps that fit."""
+    min_current_observation_chars: int = LEAST
+
+    def __post_init__(self) -> None:
+        if self.max_prompt_tokens < 1:
+            raise UsageError(
+                f"max_prompt_tokens is {self.max_prompt_tokens}", hint="Give a number from 1 on"
+            )
+        if self.min_current_observation_chars < 0:
+            raise UsageError("min_current_observation_chars is negative", hint="Give 0 or more")
+
+    def build(
+        self,
+        opening: Sequence[Message],
+        entries: Sequence[HistoryEntry],
+        observation: str,
+        *,
+        note: str = "",
+    ) -> tuple[Message, ...]:
+        """Give the messages of a prompt.
+
+        Parameters
+        ----------
+        opening: the system message and the task.
+        entries: the steps so far; the newest has no observation.
+        observation: what the newest step gave; "" before the first.
+        note: a last word to the model, put at the end of the last user message.
+        """
+        bare = joined(opening, [], note)
+        if not observation:
+            return bare
+        room = self.max_prompt_tokens - self._tokens(bare)
+        past: Sequence[Message] = ()
+        left = room - self.estimate_tokens(observation)
+        if left >= 0:
+            past = self._past(entries, left)
+        else:
+            observation = self._cut(observation, room)
+        return joined(opening, [*past, Message("user", observation)], note)
+
+    def _past(self, entries: Sequence[HistoryEntry], room: int) -> Sequence[Message]:
+        if self.build_history is not None:
+            return self.build_history(entries, room)
+        return _fitting(entries, room, self.estimate_tokens)
+
+    def _cut(self, observation: str, room: int) -> str:
+        """Give the longest cut of an observation that fits, or the shortest that is allowed."""
+        low, high = min(self.min_current_observation_chars, len(observation)), len(observation)
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self.estimate_tokens(_cut(observation, middle)) <= room
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return _cut(observation, low)
+
+    def _tokens(self, messages: Iterable[Message]) -> int:
+        return sum(self.estimate_tokens(message.content) for message in messages)
+
+
+def _fitting(
+    entries: Sequence[HistoryEntry], room: int, count: Callable[[str], int]
+) -> tuple[Message, ...]:
+    # From the newest on, so that a long episode costs no more than what is shown of it.
+    shown = len(entries)
+    while shown:
+        entry = entries[shown - 1]
+        room -= count(entry.action_text) + count(entry.observation_text)
+        if room < 0:
+            break
+        shown -= 1
+    return full_history(entries[shown:])
+
+
+def entries_of(turns: Sequence[Turn], *, reasoning: bool = False) -> tuple[HistoryEntry, ...]:
+    """Give the steps of an episode; the newest without its observation.
+
+    Parameters
+    ----------
+    reasoning: whether a model is shown what it thought before it answered.
+    """
+    return tuple(
+        HistoryEntry(
+            said(turn, reasoning=reasoning),
+            (turn.feedback or NO_FEEDBACK) if turn is not turns[-1] else "",
+            step=step,
+        )
+        for step, turn in enumerate(turns, 1)
+    )
+
+
+def said(turn: Turn, *, reasoning: bool = False) -> str:
+    """Give what the model wrote in a turn, with or without its reasoning."""
+    if turn.reply is None:
+        return _reply(turn).content
+    if not reasoning:
+        return without_reasoning(turn.reply.text)
+    thought = turn.reply.reasoning
+    return f"<think>\n{thought}\n</think>\n\n{turn.reply.text}" if thought else turn.reply.text
+
+
+def without_reasoning(text: str) -> str:
+    """Take out the thinking that a model has put into its reply.
+
+    A section begins and ends with a tag at the begin of a line, as in `extraction`; one whose
+    begin stood in the prompt has only its end.
+    """
+    return _THINKING.sub("", text).strip("\n") if "think" in text.lower() else text
+
+
+_THINKING = re.compile(
+    r"^[ \t]*<think(ing)?>.*?(?:</think(?:ing)?>\s*|\Z)|\A.*?^[ \t]*</think(?:ing)?>\s*",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+
+
 def _squeezed(
     opening: Sequence[Message],
     reply: list[Message],
@@ -180,7 +367,7 @@ def _squeezed(
     """Cut the feedback to the longest that fits; give the messages and the characters kept."""
 
     def messages(keep: int) -> tuple[Message, ...]:
-        return _joined(opening, [*reply, Message("user", _cut(feedback, keep))], note)
+        return joined(opening, [*reply, Message("user", _cut(feedback, keep))], note)
 
     low, high = 0, len(feedback)
     while low < high:
@@ -221,7 +408,7 @@ def _cut(text: str, keep: int) -> str:
     return f"{text[: keep - tail]}\n{left_out}\n{text[len(text) - tail :]}"
 
 
-def _joined(opening: Sequence[Message], more: Sequence[Message], note: str) -> tuple[Message, ...]:
+def joined(opening: Sequence[Message], more: Sequence[Message], note: str) -> tuple[Message, ...]:
     """Put messages in a row in which roles alternate, the note at the end."""
     row: list[Message] = []
     for message in (*opening, *more, Message("user", note)):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nbrefine import history
 from nbrefine.errors import UsageError
-from nbrefine.history import History, estimate_tokens
+from nbrefine.history import History, HistoryEntry, PromptBudget, estimate_tokens
 from nbrefine.outputs import CellResult
 from nbrefine.values import CaseResult, Extraction, Message, Reply, TestReport, Turn
 
@@ -223,3 +223,137 @@ def test_tokens_are_estimated_from_bytes() -> None:
     assert estimate_tokens("") == 0
     assert estimate_tokens("abcd") == 2
     assert estimate_tokens("éé") == 2
+
+
+ENTRIES = tuple(
+    HistoryEntry(f"ACTION{n}", f"OBSERVATION{n}" if n < 4 else "", step=n) for n in range(1, 5)
+)
+
+
+def test_full_history_is_a_chat_of_all_steps_but_the_newest_observation() -> None:
+    assert said(history.full_history(ENTRIES[-2:])) == [
+        ("assistant", "ACTION3"),
+        ("user", "OBSERVATION3"),
+        ("assistant", "ACTION4"),
+    ]
+
+
+def test_no_history_shows_nothing() -> None:
+    assert history.no_history(ENTRIES) == ()
+
+
+def test_last_n_history_shows_the_last_steps() -> None:
+    assert history.last_n_history(2)(ENTRIES) == history.full_history(ENTRIES[-2:])
+    assert history.last_n_history(9)(ENTRIES) == history.full_history(ENTRIES)
+    with pytest.raises(UsageError, match="no_history"):
+        history.last_n_history(0)
+
+
+@pytest.mark.parametrize(("room", "shown"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 4)])
+def test_a_sliding_window_shows_the_newest_steps_that_fit(room: int, shown: int) -> None:
+    """The newest step is one word here, every earlier one two."""
+    assert history.sliding_window_history(room, words)(ENTRIES) == history.full_history(
+        ENTRIES[-shown:]
+    )
+
+
+def test_a_sliding_window_too_small_for_the_newest_step_shows_none() -> None:
+    assert history.sliding_window_history(1)(ENTRIES) == ()
+    with pytest.raises(UsageError):
+        history.sliding_window_history(0)
+
+
+def test_entries_are_the_turns_without_the_newest_observation() -> None:
+    assert history.entries_of([turn(1), turn(2)]) == (
+        HistoryEntry("REPLY1", "FEEDBACK1", step=1),
+        HistoryEntry("REPLY2", "", step=2),
+    )
+    silent = Turn(1, reply=Reply("R"))
+    assert history.entries_of([silent, turn(2)])[0].observation_text == history.NO_FEEDBACK
+
+
+def test_given_code_stands_as_the_action_of_its_step() -> None:
+    (entry,) = history.entries_of([turn(1, replied=False)])
+    assert entry.action_text == "```py\ncode1()\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("<think>\nHm.\n</think>\n\nANSWER", "ANSWER"),
+        ("<THINKING>Hm.</THINKING>ANSWER", "ANSWER"),
+        ("Hm, the prompt had begun it.\n</think>\nANSWER", "ANSWER"),
+        ("A\n<think>Hm.</think>\nB\n<think>Hm.</think>\nC", "A\nB\nC"),
+        ("ANSWER\n<think>cut off", "ANSWER"),
+        ("I write of <think> here.", "I write of <think> here."),
+        ("x = '</think>'", "x = '</think>'"),
+        ("ANSWER", "ANSWER"),
+    ],
+)
+def test_reasoning_within_a_reply_is_taken_out(text: str, left: str) -> None:
+    assert history.without_reasoning(text) == left
+
+
+def test_reasoning_is_in_the_entries_only_where_it_is_asked_for() -> None:
+    apart = Turn(1, reply=Reply("ANSWER", reasoning="Hm."))
+    within = Turn(1, reply=Reply("<think>Hm.</think>\nANSWER"))
+    for it in (apart, within):
+        assert history.entries_of([it])[0].action_text == "ANSWER"
+        assert "Hm." in history.entries_of([it], reasoning=True)[0].action_text
+
+
+def test_a_prompt_budget_with_room_shows_everything() -> None:
+    messages = PromptBudget(1000, words).build(OPENING, ENTRIES, "NEWEST", note="NOTE")
+    assert messages == (*OPENING, *history.full_history(ENTRIES), Message("user", "NEWEST\n\nNOTE"))
+
+
+def test_before_the_first_step_a_prompt_budget_gives_the_opening() -> None:
+    assert PromptBudget(1).build(OPENING, (), "") == OPENING
+
+
+@given(limit=st.integers(4, 20))
+def test_a_prompt_budget_is_kept_by_leaving_out_the_oldest_steps(limit: int) -> None:
+    """The opening takes three words, the newest observation one."""
+    messages = PromptBudget(limit, words).build(OPENING, ENTRIES, "NEWEST")
+    assert size(messages) <= limit
+    assert "TASK" in text(messages)
+    assert "NEWEST" in text(messages)
+    shown = [n for n in range(1, 5) if f"ACTION{n}" in text(messages)]
+    assert shown == list(range(5 - len(shown), 5))
+    assert len(shown) == min(4, (limit - 4 + 1) // 2)
+
+
+def test_an_observation_that_does_not_fit_is_cut_in_the_middle() -> None:
+    observation = "START " + "x" * 6000 + " END"
+    messages = PromptBudget(500).build(OPENING, ENTRIES, observation)
+    shown = messages[-1].content
+    assert [message.role for message in messages] == ["system", "user"]
+    assert shown.startswith("TASK\n\nSTART")
+    assert shown.endswith("END")
+    assert "characters left out" in shown
+    assert 490 <= sum(estimate_tokens(m.content) for m in messages) <= 500
+
+
+def test_an_observation_is_cut_no_shorter_than_was_asked() -> None:
+    budget = PromptBudget(10, min_current_observation_chars=900)
+    shown = budget.build(OPENING, (), "x" * 6000)[-1].content
+    assert shown.count("x") == 900
+
+
+def test_a_prompt_budget_asks_a_function_of_the_caller_for_the_history() -> None:
+    rooms: list[int] = []
+
+    def build(entries: Sequence[HistoryEntry], room: int) -> Sequence[Message]:
+        rooms.append(room)
+        return [Message("assistant", f"{len(entries)} steps")]
+
+    messages = PromptBudget(20, words, build).build(OPENING, ENTRIES, "NEWEST")
+    assert messages == (*OPENING, Message("assistant", "4 steps"), Message("user", "NEWEST"))
+    assert rooms == [20 - 3 - 1]
+
+
+def test_a_prompt_budget_without_any_room_is_refused() -> None:
+    with pytest.raises(UsageError):
+        PromptBudget(0)
+    with pytest.raises(UsageError):
+        PromptBudget(1, min_current_observation_chars=-1)

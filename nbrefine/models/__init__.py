@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nbrefine._portal import Run
 from nbrefine.budget import Budget
 from nbrefine.errors import UsageError
 from nbrefine.values import Episode, Message, Reply, Sampling
+
+if TYPE_CHECKING:
+    from nbrefine.models.openai import OpenAIBackend
+
+__all__ = ["FORMS", "Model", "OpenAIBackend", "resolve"]
 
 FORMS = (
     'Known forms: "local", "local:NAME", "openai:NAME", "scripted:FILE", "recorded:FILE", '
@@ -125,3 +130,12 @@ def _named(spec: str, base_url: str | None, load: Callable[[Path], Episode] | No
         return RecordedModel(load(Path(rest)))
     forms = 'Use "local", "local:NAME", "openai:NAME", "scripted:FILE" or "recorded:FILE"'
     raise UsageError(f'"{spec}" names no model', hint=forms)
+
+
+def __getattr__(name: str) -> Any:
+    """Load the model on a server when it is asked for: its client takes a while."""
+    if name != "OpenAIBackend":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from nbrefine.models.openai import OpenAIBackend
+
+    return OpenAIBackend

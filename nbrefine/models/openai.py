@@ -301,6 +301,10 @@ class OpenAIModel(Closing):
             await client.close()
 
 
+OpenAIBackend = OpenAIModel
+"""What iterative environments call it."""
+
+
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)

@@ -65,8 +65,12 @@ class Hold:
         point.holds.add(self)
 
     def release(self) -> None:
-        """Let go; a second call does nothing."""
-        self.released = True
+        """Let go, from any thread; a second call does nothing."""
+        if not self.released:
+            self.released = True
+            Run(self._let_go())
+
+    async def _let_go(self) -> None:
         self._point.holds.discard(self)
         if not self._point.holds:
             self._point.release()

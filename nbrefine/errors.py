@@ -11,6 +11,7 @@ caller's mistakes and the host's troubles, and neither ever counts against a mod
     │   ├── KernelStartError           it did not come up
     │   ├── KernelDeadError            it has ended, and was asked for more
     │   └── BranchRefused              a copy of it would not be a true or a safe one
+    ├── ExecutorError                  the host's: the processes in which code and tests run
     ├── ModelError                     the host's: a model or the way to it
     │   ├── ModelUnavailableError      no server, no weights, no package, no such model
     │   ├── ModelAuthError             the key is missing or was refused
@@ -81,6 +82,10 @@ class BranchRefused(KernelError):
     def __init__(self, message: str, *, hint: str = "", hazards: tuple[object, ...] = ()) -> None:
         super().__init__(message, hint=hint)
         self.hazards = hazards
+
+
+class ExecutorError(NbrefineError):
+    """The processes in which code and its tests are to run are in trouble."""
 
 
 class ModelError(NbrefineError):

@@ -1,5 +1,15 @@
 """Code with its tests in fresh processes: the bench, and the executors that stand on it."""
 
 from nbrefine.executors.base import CodeExecutionResult, CodeExecutor, Tier
+from nbrefine.executors.bench import Bench
+from nbrefine.executors.nursery import CandidateHost
+from nbrefine.executors.subprocess import SubprocessCodeExecutor
 
-__all__ = ["CodeExecutionResult", "CodeExecutor", "Tier"]
+__all__ = [
+    "Bench",
+    "CandidateHost",
+    "CodeExecutionResult",
+    "CodeExecutor",
+    "SubprocessCodeExecutor",
+    "Tier",
+]

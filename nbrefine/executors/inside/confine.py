@@ -63,26 +63,27 @@ class Shelter:
         if not self._lacks:
             enter()
 
-    def settle(self) -> None:
-        """Take the second step, in the nursery."""
+    def settle(self) -> Folders | Rooms:
+        """Take the second step, in the nursery; give what is to fork its candidates."""
         rules = [Rule(path) for path in self._readable]
         rules += [Rule(path, write=True) for path in _SINKS]
         if self._lacks:
-            self.homes: Folders | Rooms = Folders(self._base)
+            self._homes: Folders | Rooms = Folders(self._base)
             rules += [Rule(path) for path in _ABOUT_MACHINE]
         else:
             make_root([*self._readable, *_SINKS])
-            self.homes = Rooms()
+            self._homes = Rooms()
         prctl.hide_memory()  # of the candidates too, from each other
         version = landlock.version()
         self._rules = landlock.Rules(version, rules) if version else None
         self.held = self._told(version)
         """What holds the candidates, and what does not, in words."""
+        return self._homes
 
     def confine(self, limits: Limits) -> None:
         """Hold this process, a candidate that was just forked, and leave it in its folder."""
-        own = [Rule(path, write=path != "/proc") for path in self.homes.furnish()]
-        _limit(limits, bounded=self.homes.bounded)
+        own = [Rule(path, write=path != "/proc") for path in self._homes.furnish()]
+        _limit(limits, bounded=self._homes.bounded)
         prctl.drop_privileges()
         if self._rules is not None:
             self._rules.restrict(own)
@@ -91,7 +92,7 @@ class Shelter:
         held = [f"no namespaces ({self._lacks})"]
         if not self._lacks:
             held = ["processes, files, network and shared memory of its own (namespaces)"]
-        if self.homes.bounded:
+        if self._homes.bounded:
             held.append(f"at most {MOST_PROCESSES} processes")
         if version:
             more = ", no TCP" * (version >= 4) + ", no signals to others" * (version >= 6)
@@ -120,10 +121,10 @@ def _rehearse(shelter: Shelter, say: int) -> None:
 
 
 def _rehearse_nursery(shelter: Shelter, say: int) -> None:
-    shelter.settle()
-    pid = _forked(_rehearse_candidate, shelter, say, shelter.homes.fork)
+    homes = shelter.settle()
+    pid = _forked(_rehearse_candidate, shelter, say, homes.fork)
     os.waitpid(pid, 0)
-    shelter.homes.let_go(pid)
+    homes.let_go(pid)
 
 
 def _rehearse_candidate(shelter: Shelter, say: int) -> None:

@@ -85,7 +85,7 @@ class Rooms:
     """Forks processes into rooms, of which each is one process's own at a time."""
 
     def __init__(self) -> None:
-        self._own = _numbers_of("self")
+        self._own = _open_own("pid")
         self._idle = [_Room(self._own)]
         self._taken: dict[int, _Room] = {}
         self.bounded = self._idle[0].bounded
@@ -145,7 +145,7 @@ class _Room:
         finally:
             os.close(said)
             os.close(say)
-        self._numbers = _numbers_of(str(self._keeper))
+        self._numbers = _open_own("pid_for_children")
 
     def enter(self) -> None:
         """Have what is forked next be in it."""
@@ -196,8 +196,8 @@ def _show(source: str, place: str) -> None:
     _mount(source, place, None, _BIND)
 
 
-def _numbers_of(pid: str) -> int:
-    return os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+def _open_own(namespace: str) -> int:
+    return os.open(f"/proc/self/ns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _unshare(what: int) -> None:

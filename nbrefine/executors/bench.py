@@ -1,0 +1,209 @@
+"""The bench: checks code with tests, each in two fresh processes that share nothing.
+
+The tester runs the trusted tests, the candidate the untrusted code; a call of the code crosses
+between them as plain data, and the comparison is made by the tester.  Both are forked from
+nurseries, which hold nothing of any task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import sys
+import weakref
+from typing import Any
+
+from nbrefine._portal import Closing, Run
+from nbrefine.errors import ExecutorError, UsageError
+from nbrefine.executors.base import CodeExecutionResult
+from nbrefine.executors.check import Job, check
+from nbrefine.executors.nursery import CandidateHost, Limits, LocalHost, Nursery, NurseryLost
+
+MEMORY = 4 << 30
+"""Bytes of address space that each process of a candidate has."""
+
+_PROCESSES = 256
+_FILE_SIZE = 256 << 20
+_LEAST_MEMORY = 256 << 20
+
+
+class Bench(Closing):
+    """Checks code with tests; its two nurseries start with the first check.
+
+    Parameters
+    ----------
+    workers: checks at a time; None: as many as there are processors.
+    python: the interpreter that code and tests run on.
+    preload: packages that are imported before any check.
+    host: where the code runs; None: on this machine.
+    memory: bytes of address space for each process of the code; None: no limit.
+
+    Raises
+    ------
+    UsageError: `workers` or `memory` is too small.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int | None = None,
+        python: str = sys.executable,
+        preload: tuple[str, ...] = (),
+        host: CandidateHost | None = None,
+        memory: int | None = MEMORY,
+    ) -> None:
+        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        if self.workers < 1:
+            raise UsageError(f"There are {workers} workers", hint="Give 1 or more")
+        if memory is not None and memory < _LEAST_MEMORY:
+            raise UsageError(
+                f"memory is {memory:,} bytes, in which Python does little",
+                hint=f"Give {_LEAST_MEMORY:,} or more",
+            )
+        self._limits = Limits(memory=memory, processes=_PROCESSES, file_size=_FILE_SIZE)
+        self._nurseries = _Nurseries(
+            LocalHost("tester", python=python, preload=preload),
+            host or LocalHost("candidate", python=python, preload=preload),
+        )
+        self._slots = asyncio.Semaphore(self.workers)
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        # The loop knows the nurseries and not the bench, so that a forgotten one goes away.
+        weakref.finalize(self, _end_later, self._nurseries).atexit = False
+        _benches.add(self)
+
+    def check(
+        self,
+        code: str,
+        tests: str,
+        *,
+        entry_point: str = "",
+        setup: str = "",
+        timeout: float = 30.0,
+        test_timeout: float | None = None,
+    ) -> Run[CodeExecutionResult]:
+        """Run the code, and each of its tests.
+
+        Parameters
+        ----------
+        tests: asserts, a `check(candidate)` function, or pytest-style functions.
+        entry_point: name of the function that `check(candidate)` is given.
+        setup: code that runs before `code`, in the same module.
+        timeout: seconds for all of it, from when it begins to run.
+        test_timeout: seconds for one test; None: as `timeout`.
+
+        Raises
+        ------
+        UsageError: a time is not positive, or the bench is closed.
+        ExecutorError: its processes do not come up, or ended twice in the middle of this check.
+        """
+        each = timeout if test_timeout is None else test_timeout
+        if not (timeout > 0 and each > 0):
+            raise UsageError(f"A check is given {timeout:g} s, {each:g} s for each of its tests")
+        return Run(self._check(Job(code, tests, entry_point, setup, timeout, each)))
+
+    async def _check(self, job: Job) -> CodeExecutionResult:
+        if self._closed:
+            raise UsageError("The bench is closed", hint="Make a new one")
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        try:
+            async with self._slots:
+                return await self._at_most_twice(job)
+        finally:
+            self._running.discard(task)
+
+    async def _at_most_twice(self, job: Job) -> CodeExecutionResult:
+        lost: list[str] = []
+        while len(lost) < 2:
+            testers, candidates = await self._nurseries.ready()
+            try:
+                return await check(job, testers, candidates, self._limits)
+            except NurseryLost as error:
+                lost.append(str(error))
+        raise ExecutorError(
+            f"A check could not be done, twice: {'; '.join(dict.fromkeys(lost))}",
+            hint="See whether this machine is out of memory",
+        )
+
+    async def _close(self) -> None:
+        self._closed = True
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        await self._nurseries.close()
+
+    def _forget(self) -> None:
+        """Begin anew in a process forked from the one whose nurseries these were."""
+        self._nurseries.forget()
+        self._slots = asyncio.Semaphore(self.workers)
+        self._running = set()
+
+
+class _Nurseries:
+    """A nursery of testers and one of candidates, started when they are needed."""
+
+    def __init__(self, testers: CandidateHost, candidates: CandidateHost) -> None:
+        self._hosts = testers, candidates
+        self.forget()
+
+    def forget(self) -> None:
+        self._starting = asyncio.Lock()
+        self._started: list[Nursery | None] = [None, None]
+
+    async def ready(self) -> tuple[Nursery, Nursery]:
+        """Give both; one that has ended is started anew.
+
+        Raises
+        ------
+        ExecutorError: one did not come up.
+        """
+        async with self._starting:
+            starts = [self._ready(number) for number in (0, 1)]
+            for trouble in await asyncio.gather(*starts, return_exceptions=True):
+                if trouble is not None:
+                    raise trouble
+            testers, candidates = self._started
+            assert testers is not None
+            assert candidates is not None
+            return testers, candidates
+
+    async def _ready(self, number: int) -> None:
+        nursery = self._started[number]
+        if nursery is not None and nursery.lost:
+            self._started[number] = None
+            await nursery.stop()
+        if self._started[number] is None:
+            self._started[number] = await Nursery.start(self._hosts[number])
+
+    async def close(self) -> None:
+        """End both with all that they have forked."""
+        async with self._starting:
+            started, self._started = self._started, [None, None]
+            await asyncio.gather(*(each.stop() for each in started if each is not None))
+
+
+def _end_later(nurseries: _Nurseries) -> None:
+    Run(nurseries.close())
+
+
+_benches: weakref.WeakSet[Bench] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for bench in list(_benches):
+        with contextlib.suppress(Exception):
+            bench.close()
+
+
+def _forget_in_child() -> None:
+    for bench in list(_benches):
+        bench._forget()  # noqa: SLF001 - of this module
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

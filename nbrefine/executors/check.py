@@ -1,0 +1,166 @@
+"""One check: a tester and a candidate are forked, listened to, and gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from nbrefine.executors.account import Account
+from nbrefine.executors.base import CodeExecutionResult
+from nbrefine.executors.inside import frames
+from nbrefine.executors.nursery import Child, Limits, Nursery, NurseryLost
+from nbrefine.executors.streams import Kept
+
+_UNLIMITED = Limits(memory=None, processes=None, file_size=None)
+
+_FORK = 30.0  # seconds in which both processes must have been forked, as a busy host may be slow
+_LEAVE = 0.5  # seconds in which a candidate must have left by itself when its tests are done
+_TOLD = 5.0  # seconds in which the end of one that is gone must have been told
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is checked."""
+
+    code: str
+    tests: str
+    entry_point: str
+    setup: str
+    timeout: float
+    """Seconds for all of it."""
+    test_timeout: float
+    """Seconds for each test."""
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The job as the tester reads it."""
+        return {
+            "setup": self.setup,
+            "code": self.code,
+            "tests": self.tests,
+            "entry_point": self.entry_point,
+            "test_timeout": self.test_timeout,
+            "code_timeout": self.timeout,
+        }
+
+
+async def check(
+    job: Job, testers: Nursery, candidates: Nursery, limits: Limits
+) -> CodeExecutionResult:
+    """Check in two new processes, which are gone afterwards.
+
+    Raises
+    ------
+    NurseryLost: a process was gone before its time, and the code cannot be blamed for it.
+    ExecutorError: one could not be forked or confined.
+    """
+    with Kept() as stdout, Kept() as stderr, _Pair() as report, _Pair() as calls:
+        tester = testers.fork(_UNLIMITED, [calls.far.fileno(), report.far.fileno()])
+        try:
+            fds = [calls.near.fileno(), stdout.mouth, stderr.mouth]
+            candidate = candidates.fork(limits, fds)
+            try:
+                await _forked(tester, candidate)
+                for each in (calls.near, calls.far, report.far, stdout, stderr):
+                    each.close()
+                began = time.monotonic()
+                account = await _listen(job, report.near, tester, candidate)
+                seconds = time.monotonic() - began
+                await _leave(account, candidate)
+            finally:
+                candidate.kill()
+        finally:
+            tester.kill()
+        return account.result(
+            stdout=await stdout.text(),
+            stderr=await stderr.text(),
+            isolation=(*candidates.isolation, *_told(limits)),
+            seconds=seconds,
+        )
+
+
+class _Pair:
+    """Two connected sockets, closed in the end."""
+
+    def __enter__(self) -> Self:
+        self.near, self.far = socket.socketpair()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.near.close()
+        self.far.close()
+
+
+async def _forked(*children: Child) -> None:
+    try:
+        async with asyncio.timeout(_FORK):
+            for each in children:
+                await each.forked
+    except TimeoutError:
+        raise NurseryLost(f"nothing was forked within {_FORK:g} s") from None
+
+
+async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child) -> Account:
+    """Give the tester its job and take in what it reports, until it is done or time is over."""
+    account = Account()
+    reader, writer = await asyncio.open_connection(sock=sock)
+    try:
+        async with asyncio.timeout(job.timeout):
+            data = frames.pack(job.message)
+            writer.write(len(data).to_bytes(4, "big") + data)
+            while (message := await _receive(reader)) is not None:
+                if "done" in message:
+                    return account
+                if "interrupt" in message:
+                    candidate.signal(signal.SIGINT)
+                elif "kill" in message:
+                    candidate.kill()
+                else:
+                    account.take(message)
+    except TimeoutError:
+        candidate.kill()
+        if not account.planned:
+            raise NurseryLost("the process that runs the tests said nothing") from None
+        account.run_out(job.timeout)
+        return account
+    finally:
+        writer.close()
+    status = await asyncio.wait_for(asyncio.shield(tester.ended), _TOLD)
+    raise NurseryLost(f"the process that runs the tests ended with status {status}")
+
+
+async def _receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """Give the next message of the tester; None where it is gone."""
+    try:
+        head = await reader.readexactly(4)
+        data = await reader.readexactly(int.from_bytes(head, "big"))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    message: dict[str, Any] = frames.unpack(data)
+    return message
+
+
+async def _leave(account: Account, candidate: Child) -> None:
+    """Wait until the candidate has ended; add how, where it did so before its time."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(candidate.ended), _LEAVE)
+    candidate.kill()
+    try:
+        status = await asyncio.wait_for(asyncio.shield(candidate.ended), _TOLD)
+    except TimeoutError:
+        raise NurseryLost(f"the code's process was still there {_TOLD:g} s after its end") from None
+    if account.lost_candidate:
+        account.explain_end(status)
+
+
+def _told(limits: Limits) -> Iterator[str]:
+    if limits["memory"] is not None:
+        yield f"{limits['memory'] >> 20:,} MiB of address space a process"
+    if limits["file_size"] is not None:
+        yield f"{limits['file_size'] >> 20:,} MiB a file"

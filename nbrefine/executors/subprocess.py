@@ -62,7 +62,7 @@ class SubprocessCodeExecutor(Closing):
         code: str,
         test_code: str,
         *,
-        timeout: float = 30.0,  # noqa: ASYNC109 - the code's own limit
+        timeout: float = 30.0,
         test_timeout: float | None = None,
         entry_point: str = "",
         setup: str = "",

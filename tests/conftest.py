@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,6 +29,9 @@ from nbrefine.values import (
     Turn,
     Usage,
 )
+
+if TYPE_CHECKING:
+    from tests.hub import Hub
 
 # A suite that a shell has put into the background inherits a SIGINT that is ignored, and so
 # would every process whose Ctrl-C is tested.
@@ -52,6 +56,33 @@ def shared_data() -> Path:
     if not folder.is_dir():
         missing(f"the shared data folder ({folder.name})")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hub_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Caches of the session's own for whatever `datasets` reads, which asks once where they are."""
+    home = tmp_path_factory.mktemp("huggingface")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HOME", str(home))
+        yield home
+
+
+@pytest.fixture(scope="session")
+def running_hub(shared_data: Path) -> Iterator[Hub]:
+    from tests.hub import Hub, shared_repositories
+
+    with Hub(shared_repositories(shared_data)).running() as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(running_hub: Hub, hub_home: Path) -> Iterator[Hub]:
+    """The shared data under the names that they have on the hub, for this and started processes."""
+    from tests.hub import reachable
+
+    running_hub.asked.clear()
+    with reachable(running_hub, hub_home):
+        yield running_hub
 
 
 @pytest.fixture

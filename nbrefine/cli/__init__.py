@@ -15,6 +15,8 @@ from collections.abc import Sequence
 import typer
 
 from nbrefine._version import __version__
+from nbrefine.cli.evaluate import EXIT_CODES as EVAL_EXIT_CODES
+from nbrefine.cli.evaluate import evaluate
 from nbrefine.cli.info import doctor, models, show
 from nbrefine.cli.kernels import kernels
 from nbrefine.cli.replay import EXIT_CODES as REPLAY_EXIT_CODES
@@ -39,6 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", epilog=EXIT_CODES)(run)
+app.command("eval", epilog=EVAL_EXIT_CODES)(evaluate)
 app.command("show")(show)
 app.command("replay", epilog=REPLAY_EXIT_CODES)(replay)
 app.add_typer(kernels, name="kernels")

@@ -17,6 +17,7 @@ import typer
 from nbrefine.errors import NbrefineError
 
 if TYPE_CHECKING:
+    from nbrefine._portal import Run
     from nbrefine.config import RunConfig
     from nbrefine.loop import EpisodeRun
     from nbrefine.values import Episode
@@ -146,7 +147,7 @@ def run(
     record = Path(config.output) if config.output else _free_name(Path("episode.ipynb"))
     with (
         _started(config, record, overwrite=overwrite) as episode_run,
-        _stopping_on_signals(episode_run, record) as caught,
+        stopping_on_signals(episode_run, record) as caught,
     ):
         episode = progress.follow(episode_run, max_turns=config.max_turns, quiet=quiet)
     if as_json:
@@ -242,7 +243,7 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
 
 
 @contextmanager
-def _stopping_on_signals(episode_run: EpisodeRun, record: Path) -> Iterator[list[int]]:
+def stopping_on_signals(running: Run[Any], record: Path) -> Iterator[list[int]]:
     """Turn the first Ctrl-C, TERM or HUP into a clean stop, and the second into a hard one.
 
     A signal that is ignored already stays so: `nohup` means it.
@@ -255,7 +256,7 @@ def _stopping_on_signals(episode_run: EpisodeRun, record: Path) -> Iterator[list
             raise KeyboardInterrupt
         caught.append(number)
         typer.echo("Stopping and closing the record; once more leaves at once", err=True)
-        episode_run.stop()
+        running.stop()
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heeded = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]

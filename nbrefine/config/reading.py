@@ -182,8 +182,9 @@ def _explained(error: ValidationError, model: type[Section], document: Document)
         return UsageError(f'{start}the key "{key}" is missing{within}', hint=model.see)
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, NbrefineError):
-        start = start or (f"{document.where}: " if document.where and not place else "")
-        return UsageError(f"{start}{cause.message}", hint=cause.hint)
+        start = start or (f"{document.where}: " if document.where else "")
+        way = f" ({_named(place, known=False)})" if place and not line else ""
+        return UsageError(f"{start}{cause.message}{way}", hint=cause.hint)
     name = f"{key}{within}" if isinstance(key, str) else _named(place, known=line is not None)
     return UsageError(f"{start}{name}: {_problem(first, model)}", hint=model.see)
 
@@ -193,6 +194,8 @@ def _problem(first: Mapping[str, Any], model: type[Section]) -> str:
     if first["type"] == "model_type":
         keys = ", ".join(_section_at(model, first["loc"]).model_fields)
         return f"a block with some of the keys {keys} is expected, not {got}"
+    if first["type"] == "too_short":
+        return f"at least one is expected, not {got}"
     return f"{first['msg'][0].lower()}{first['msg'][1:]}, not {got}"
 
 

@@ -1,0 +1,180 @@
+"""`nbrefine eval`: environments, a model and samples as a YAML file; figures at the end."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from nbrefine.cli.run import MODEL, stopping_on_signals
+
+if TYPE_CHECKING:
+    from nbrefine.config import EvalConfig
+    from nbrefine.evaluation import EvaluationResult
+    from nbrefine.metrics import Metrics
+
+EXIT_CODES = (
+    "Exit codes: 0 done, 2 wrong usage or input, 3 trouble with a model or kernel, which some "
+    "episodes ended in or which ended it all; 130 interrupted."
+)
+
+
+def evaluate(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="The YAML file of the evaluation.")
+    ],
+    *,
+    limit: Annotated[
+        int | None, typer.Option(help="How many tasks of each environment are taken.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Episodes for each task.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="How many episodes run at once.")] = None,
+    model: Annotated[str | None, typer.Option(help=MODEL)] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The folder that results go to.  [default: the file's, or results]",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Give the result as one JSON document.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no report.")
+    ] = False,
+) -> int:
+    """Run a model over many tasks, several times each, and say how it did.
+
+    Results are kept as they come.  Started again with the same settings, an evaluation goes on
+    where it was: what ended well stays, what ended in trouble with a model or kernel is done
+    again.  More tasks or samples may be asked for then.
+
+    Keys of CONFIG: environments (a list of name, adapter, size, seed, answer_extractor,
+    answer_extractor_config, prompts, params, container, judge, env_llm and iterative), model,
+    inference, system_prompt, turn_info, judge, samples, limit, batch_size, grade, output_dir and
+    save_detailed_results.  A wrong key is told with those that its block may have.
+    """
+    from nbrefine.config import EvalConfig
+    from nbrefine.evaluation import arun_multi_evaluation
+
+    options = {
+        "limit": limit,
+        "samples": samples,
+        "batch_size": batch_size,
+        "model": model,
+        "output_dir": output,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    read = EvalConfig.from_yaml(config, options=given)
+    with _Told(quiet=quiet) as told:
+        running = arun_multi_evaluation(read, progress_callback=told.progress)
+        with stopping_on_signals(running, Path(read.output_dir)) as caught:
+            result = running.result()
+    if as_json:
+        typer.echo(json.dumps(result.to_dict()))
+    elif not quiet:
+        report(result, read)
+    if caught:
+        return 128 + caught[0]
+    return 3 if result.errored else 0
+
+
+class _Told:
+    """Progress on stderr: a bar on a terminal, every tenth as a line elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._quiet = quiet
+        self._tenth = -1
+        self._bar: Progress | None = None
+        if console.is_terminal and not quiet:
+            columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+            self._bar = Progress(*Progress.get_default_columns()[:2], *columns, console=console)
+            self._task = self._bar.add_task("episodes", total=None)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def progress(self, done: int, total: int) -> None:
+        """Tell how many episodes have ended."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total)
+        elif not self._quiet and (tenth := 10 * done // total) > self._tenth:
+            self._tenth = tenth
+            typer.echo(f"{done} of {total} episodes", err=True)
+
+
+def report(result: EvaluationResult, config: EvalConfig) -> None:
+    """Tell on stdout how each environment went and where the results are."""
+    ks = sorted({k for each in result.metrics.values() for k in each.accuracy.pass_at_k} - {1})
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    table.add_column("environment", overflow="fold")
+    heads = ("tasks", "episodes", "solved", "95 % interval", *(f"pass@{k}" for k in ks))
+    for head in (*heads, "reward", "tokens"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, metrics in result.metrics.items():
+        table.add_row(name, *_figures(metrics, ks))
+    console = Console(highlight=False, markup=False)
+    # Where nobody's terminal limits it, a table is as wide as it needs to be.
+    console.print(table, width=None if console.is_terminal else 200, crop=False)
+    for name, metrics in result.metrics.items():
+        for line in _remarks(metrics):
+            typer.echo(f"{name}: {line}" if len(result.metrics) > 1 else line)
+    if not result.complete:
+        typer.echo("Not all episodes have ended; the same command goes on")
+    elif result.errored:
+        typer.echo("The same command does again what ended in trouble", err=True)
+    typer.echo(f"Model: {result.model}   Results: {config.output_dir}")
+
+
+def _figures(metrics: Metrics, ks: list[int]) -> list[str]:
+    accuracy, reward = metrics.accuracy, metrics.trajectory_reward
+    low, high = accuracy.interval
+    return [
+        str(accuracy.tasks),
+        str(accuracy.n),
+        f"{_share(accuracy.mean)}{_error(100 * accuracy.std_error, '.1f')}",
+        f"{100 * low:.1f} to {100 * high:.1f} %",
+        *(_share(accuracy.pass_at_k.get(k, math.nan)) for k in ks),
+        "-" if math.isnan(reward.mean) else f"{reward.mean:.3g}{_error(reward.std_error, '.2g')}",
+        f"{metrics.usage.total_tokens:,}",
+    ]
+
+
+def _remarks(metrics: Metrics) -> list[str]:
+    """Say what has no column: the curve, format, what passes and is wrong, what was not counted."""
+    told = []
+    if len(metrics.solved_by_attempt) > 1:
+        curve = (f"{n}: {_share(share)}" for n, share in enumerate(metrics.solved_by_attempt, 1))
+        told.append("solved by attempt " + ", ".join(curve))
+    if metrics.format_compliance is not None:
+        told.append(f"in the form asked for: {_share(metrics.format_compliance.mean)}")
+    if (wrong := metrics.passing_but_wrong) is not None:
+        told.append(f"passing but wrong: {wrong.count} of {wrong.n} graded")
+    if metrics.invalid_tasks:
+        told.append(f"not counted: {metrics.invalid_tasks} whose task cannot be judged here")
+    if metrics.infra_errors:
+        told.append(f"not counted: {metrics.infra_errors} that ended in trouble")
+    return told
+
+
+def _share(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def _error(error: float, form: str) -> str:
+    return "" if math.isnan(error) else f" ± {error:{form}}"

@@ -1,0 +1,192 @@
+"""The episodes of one environment: which there are, how each is run, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbrefine.driver import stop_for
+from nbrefine.errors import InvalidTaskError, ModelAuthError, NbrefineError, UsageError
+from nbrefine.evaluation.results import ResultsFile, Row, plain
+from nbrefine.extractors import CodeBlockExtractor
+from nbrefine.metrics import outcome_of
+from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
+from nbrefine.trajectory import Trajectory
+from nbrefine.values import Episode, Sampling, Task
+
+if TYPE_CHECKING:
+    from nbrefine.rewards.grader import Grade, Grader
+
+TOO_MANY = 10
+"""Troubles of the host one after the other from which on an evaluation gives up."""
+
+RECORDS = "episodes"
+"""The folder of notebooks beside the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How every environment of an evaluation is run; see `arun_evaluation`."""
+
+    samples: int
+    limit: int | None
+    batch_size: int
+    sampling: Sampling
+    seed: int | None
+    system_prompt: str | None
+    turn_info: TurnInfoConfig | bool | None
+    grade: bool
+    output_dir: Path | None
+    detailed: bool
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "limit", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} is {value}, but 1 is the least")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what results depend on, as plain JSON: neither how many there are nor where."""
+        told: dict[str, Any] = plain(
+            {
+                "sampling": asdict(self.sampling),
+                "seed": self.seed,
+                "system_prompt": self.system_prompt,
+                "turn_info": asdict(self.turn_info)
+                if isinstance(self.turn_info, TurnInfoConfig)
+                else self.turn_info,
+                "grade": self.grade,
+            }
+        )
+        return told
+
+
+class Episodes:
+    """Runs the episodes of one environment, a batch at a time.
+
+    Parameters
+    ----------
+    plan: how many there are.
+    runner: runs one of them.
+    grader: judges a submission that its feedback calls solved, where the task has hidden tests.
+    kept: what has ended before, and where rows are written.
+    records: whether the runner keeps notebooks, in `RECORDS` beside the rows.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        runner: TrajectoryRunner,
+        *,
+        grader: Grader | None,
+        kept: ResultsFile | None,
+        records: bool,
+    ) -> None:
+        self.rows: list[Row] = []
+        self.trajectories: list[Trajectory] = []
+        self._plan = plan
+        self._runner = runner
+        self._grader = grader
+        self._kept = kept
+        self._records = records
+        self._troubles = 0
+
+    async def run(self, tasks: int, tell: Callable[[int], Awaitable[None]]) -> None:
+        """Run what has not ended well before.
+
+        Parameters
+        ----------
+        tasks: how many tasks there are.
+        tell: told of every number of episodes that have ended.
+
+        Raises
+        ------
+        UsageError: a mistake of the caller's, which every other episode would meet too.
+        NbrefineError: `TOO_MANY` episodes in a row ended in the host's trouble.
+        """
+        # All tasks once before any twice: what is stopped half-way has seen every task.
+        wanted = [(task, n) for n in range(self._plan.samples) for task in range(tasks)]
+        before = self._kept.rows if self._kept is not None else {}
+        good = {at: row for at in wanted if (row := before.get(at)) and not row.errored}
+        self.rows += good.values()
+        await tell(len(good))
+        waiting = (at for at in wanted if at not in good)
+        try:
+            async with asyncio.TaskGroup() as batch:
+                for _ in range(self._plan.batch_size):
+                    batch.create_task(self._some(waiting, tell))
+        except BaseExceptionGroup as raised:
+            raise raised.exceptions[0] from None
+
+    async def _some(
+        self, waiting: Iterator[tuple[int, int]], tell: Callable[[int], Awaitable[None]]
+    ) -> None:
+        for task_index, sample in waiting:
+            episode, grade = await self._episode(task_index, sample)
+            row = _row(episode, grade, task_index, sample)
+            if self._records and episode.created:
+                row = replace(row, notebook=_record(task_index, sample))
+            if self._kept is not None:
+                await asyncio.to_thread(self._kept.append, row)
+            self.rows.append(row)
+            self.trajectories.append(Trajectory.from_episode(episode))
+            await tell(1)
+            self._heed(row)
+
+    async def _episode(self, task_index: int, sample: int) -> tuple[Episode, Grade | None]:
+        """Give an episode and its grade; what the host's trouble has cut short is one, too."""
+        episode: Episode | None = None
+        try:
+            trajectory = await self._runner.arun_trajectory(task_index, sample=sample)
+            episode = trajectory.episode
+            return episode, await self._graded(episode)
+        except Exception as trouble:
+            of_the_caller = isinstance(trouble, UsageError | ModelAuthError)
+            if of_the_caller and not isinstance(trouble, InvalidTaskError):
+                raise
+            so_far = episode or getattr(trouble, "episode", None) or Episode(Task(""))
+            return replace(so_far, stop=stop_for(trouble)), None
+
+    async def _graded(self, episode: Episode) -> Grade | None:
+        task = episode.task
+        if self._grader is None or not (episode.solved and task.hidden_tests):
+            return None
+        submission = episode.accepted[-1].code
+        code, _ = CodeBlockExtractor("python").extract(submission)
+        return await self._grader.grade(task, submission if code is None else code)
+
+    def _heed(self, row: Row) -> None:
+        self._troubles = self._troubles + 1 if row.errored else 0
+        if self._troubles >= TOO_MANY:
+            raise NbrefineError(
+                f"{self._troubles} episodes in a row ended in trouble; the last: {row.detail}",
+                hint="Mend that and start again: what is good is kept in output_dir",
+            )
+
+
+def _record(task_index: int, sample: int) -> str:
+    """Give the path of an episode's notebook, as the runner names it."""
+    return f"{RECORDS}/task-{task_index:04d}{f'-sample-{sample:02d}' if sample else ''}.ipynb"
+
+
+def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) -> Row:
+    assert episode.stop is not None
+    graded = grade.solved if grade is not None else None
+    outcome = outcome_of(episode, task=task_index, sample=sample, graded=graded)
+    if grade is not None and grade.verdict in ("invalid-task", "infra-error"):
+        outcome = replace(outcome, verdict=grade.verdict, graded=None)
+    tests = episode.turns[-1].tests if episode.turns else None
+    told = grade.detail if grade is not None and not grade.solved else ""
+    return Row(
+        task_index,
+        sample,
+        outcome,
+        task=episode.task.id,
+        seed=episode.seed,
+        stop=episode.stop.reason,
+        detail=told or episode.stop.detail,
+        tests=(tests.passed, tests.total) if tests else None,
+    )

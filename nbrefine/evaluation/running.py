@@ -1,0 +1,370 @@
+"""Many tasks times many samples, a batch at a time, every result kept as soon as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbrefine import notebook
+from nbrefine._portal import Run, call_user
+from nbrefine.config.evaluation import (
+    DATA_FILES,
+    EnvironmentConfig,
+    EvalConfig,
+    ModelConfig,
+    TurnInfoBlock,
+)
+from nbrefine.config.factories import BackendFactory, EnvironmentFactory
+from nbrefine.env.base import Environment
+from nbrefine.errors import RunStopped, UsageError
+from nbrefine.evaluation.episodes import RECORDS, Episodes, Plan
+from nbrefine.evaluation.results import (
+    EvaluationResult,
+    ResultsFile,
+    Row,
+    create_evaluation_result,
+    plain,
+)
+from nbrefine.models import Model, resolve
+from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
+from nbrefine.trajectory import Trajectory
+from nbrefine.values import Sampling
+
+if TYPE_CHECKING:
+    from nbrefine.rewards.grader import Grader
+
+Progress = Callable[[int, int], object]
+"""Told how many episodes have ended and how many there are in all."""
+
+Backend = Model | ModelConfig | str | Callable[..., Any] | Iterable[Any]
+
+
+def run_evaluation(
+    environment: Environment | EnvironmentConfig, backend: Backend, **settings: Any
+) -> EvaluationResult:
+    """Run a model over an environment's tasks and say what came of it; see `arun_evaluation`."""
+    return arun_evaluation(environment, backend, **settings).result()
+
+
+def arun_evaluation(
+    environment: Environment | EnvironmentConfig,
+    backend: Backend,
+    *,
+    name: str | None = None,
+    samples: int = 1,
+    limit: int | None = None,
+    batch_size: int = 8,
+    sampling_params: Sampling = Sampling(temperature=0.0),
+    seed: int | None = 0,
+    system_prompt: str | None = None,
+    turn_info: TurnInfoConfig | bool | None = None,
+    grade: bool = True,
+    output_dir: str | Path | None = None,
+    save_detailed_results: bool = True,
+    progress_callback: Progress | None = None,
+) -> EvaluationRun:
+    """Begin to run a model over the tasks of an environment and give the handle to it.
+
+    Parameters
+    ----------
+    environment: an environment, which stays open, or a configuration of one.
+    backend: a model in any form that `refine` takes, or a configuration of one; a `Model` stays
+        open.
+    name: what results call the environment; by default its own name.
+    samples: episodes for each task.
+    limit: how many tasks are taken; None for all.
+    batch_size: how many episodes run at once.
+    sampling_params: how replies are drawn; the seed of each follows from `seed`, the task, the
+        sample and the turn.
+    seed: None leaves all to chance.
+    system_prompt, turn_info: see `TrajectoryRunner`.
+    grade: whether a submission that its feedback calls solved is graded at the end, where the
+        task has hidden tests; the grade decides then.
+    output_dir: where results are kept as they come; a second evaluation with the same settings
+        goes on there.  None keeps nothing.
+    save_detailed_results: whether every episode is kept there as a notebook.
+    progress_callback: told after every episode how many have ended and how many there are.
+
+    Raises
+    ------
+    UsageError: a setting is out of range, or `output_dir` holds results of other settings.
+    ModelError: the model cannot be reached, or `TOO_MANY` episodes in a row ended in trouble.
+    """
+    if name is None:
+        named = environment if isinstance(environment, EnvironmentConfig) else environment.spec
+        name = _label(named.name)
+    plan = Plan(
+        samples=samples,
+        limit=limit,
+        batch_size=batch_size,
+        sampling=sampling_params,
+        seed=seed,
+        system_prompt=system_prompt,
+        turn_info=turn_info,
+        grade=grade,
+        output_dir=Path(output_dir) if output_dir is not None else None,
+        detailed=save_detailed_results,
+    )
+    return EvaluationRun(_Evaluation((_Part(environment, name),), backend, plan, progress_callback))
+
+
+def run_multi_evaluation(
+    config: EvalConfig, *, progress_callback: Progress | None = None
+) -> EvaluationResult:
+    """Run all environments of a configuration, one after the other; see `arun_evaluation`."""
+    return arun_multi_evaluation(config, progress_callback=progress_callback).result()
+
+
+def arun_multi_evaluation(
+    config: EvalConfig, *, progress_callback: Progress | None = None
+) -> EvaluationRun:
+    """Begin to run all environments of a configuration and give the handle to it.
+
+    Every environment has a folder of its own in `output_dir`; the figures of all are in
+    `summary.json` there at the end.
+
+    Raises
+    ------
+    UsageError: a configuration cannot be built, or `output_dir` holds results of other settings.
+    ModelError: see `arun_evaluation`.
+    """
+    given = [
+        each if each.judge or not config.judge else each.model_copy(update={"judge": config.judge})
+        for each in config.environments
+    ]
+    parts = [_Part(each, name) for each, name in zip(given, _names(given), strict=True)]
+    plan = Plan(
+        samples=config.samples,
+        limit=config.limit,
+        batch_size=config.batch_size,
+        sampling=config.inference.to_sampling(),
+        seed=config.inference.seed,
+        system_prompt=config.system_prompt,
+        turn_info=_turn_info(config.turn_info),
+        grade=config.grade,
+        output_dir=Path(config.output_dir),
+        detailed=config.save_detailed_results,
+    )
+    return EvaluationRun(_Evaluation(parts, config.model, plan, progress_callback))
+
+
+def _names(environments: Iterable[EnvironmentConfig]) -> Iterator[str]:
+    """Give every environment a name of its own."""
+    taken: dict[str, int] = {}
+    for each in environments:
+        label = _label(each.name)
+        number = taken[label] = taken.get(label, 0) + 1
+        yield label if number == 1 else f"{label}-{number}"
+
+
+def _turn_info(block: TurnInfoBlock | None) -> TurnInfoConfig | None:
+    return None if block is None else TurnInfoConfig(**block.model_dump(exclude_none=True))
+
+
+class EvaluationRun(Run[EvaluationResult]):
+    """The handle to a running evaluation: `await` it, ask for its `result()`, or `stop()` it.
+
+    `stop()` ends the episodes that run and keeps the others; the result holds what there is.
+    """
+
+    def __init__(self, evaluation: _Evaluation) -> None:
+        self._evaluation = evaluation
+        super().__init__(evaluation.run(), on_stop=evaluation.stop)
+
+    @property
+    def result_so_far(self) -> EvaluationResult:
+        """What there is at this moment."""
+        return self._evaluation.result()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    environment: Environment | EnvironmentConfig
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    part: _Part
+    environment: Environment
+    factory: Callable[[], Environment] | None = None
+    """Makes one for each episode, where episodes cannot have it in common."""
+
+
+def _built(part: _Part, config: EnvironmentConfig) -> _Built:
+    factory = EnvironmentFactory.per_episode(config)
+    environment = factory() if factory is not None else EnvironmentFactory.create(config)
+    return _Built(part, environment, factory)
+
+
+class _Evaluation:
+    """All environments, one after the other."""
+
+    def __init__(
+        self,
+        parts: Iterable[_Part],
+        backend: Backend,
+        plan: Plan,
+        progress: Progress | None,
+    ) -> None:
+        self._parts = list(parts)
+        self._backend = backend
+        self._plan = plan
+        self._progress = progress
+        self._model_name = ""
+        self._settings: dict[str, Any] = {}
+        self._rows: dict[str, list[Row]] = {}
+        self._trajectories: dict[str, list[Trajectory]] = {}
+        self._done = self._total = 0
+        self._work: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End the episodes that run, and with them all; runs on the portal."""
+        self._stopping = True
+        if self._work is not None:
+            self._work.cancel()
+
+    def result(self) -> EvaluationResult:
+        """Give what there is."""
+        return create_evaluation_result(
+            self._rows,
+            trajectories=self._trajectories,
+            model=self._model_name,
+            settings=self._settings,
+            complete=bool(self._total) and self._done == self._total,
+        )
+
+    async def run(self) -> EvaluationResult:
+        """Run all and give the result; what has ended by then is kept whatever happens."""
+        self._work = asyncio.create_task(self._all())
+        if self._stopping:
+            self._work.cancel()
+        try:
+            await self._work
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            if not self._rows:
+                raise RunStopped("The evaluation was stopped before it had begun") from None
+        result = self.result()
+        if self._plan.output_dir is not None:
+            await asyncio.to_thread(result.save, self._plan.output_dir / "summary.json")
+        return result
+
+    async def _all(self) -> None:
+        async with AsyncExitStack() as stack:
+            model, ours = await asyncio.to_thread(_model, self._backend)
+            if ours:
+                stack.push_async_callback(model.aclose)
+            await model.check()
+            self._model_name = model.name
+            # Every environment is built before any runs, so that a mistake in the last is told.
+            built = [await self._build(part, stack) for part in self._parts]
+            tasks = [self._tasks(each.environment) for each in built]
+            self._total = sum(tasks) * self._plan.samples
+            for each, count in zip(built, tasks, strict=True):
+                await self._one(each, count, model)
+
+    async def _build(self, part: _Part, stack: AsyncExitStack) -> _Built:
+        config = part.environment
+        if not isinstance(config, EnvironmentConfig):
+            return _Built(part, config)
+        built: _Built = await call_user(_built, part, config)
+        stack.push_async_callback(built.environment.aclose)
+        return built
+
+    def _tasks(self, environment: Environment) -> int:
+        """Count the tasks to take."""
+        limit = self._plan.limit
+        try:
+            tasks = len(environment)
+        except TypeError:
+            if limit is None:
+                raise UsageError(
+                    f"{environment.spec.name} does not know how many tasks it has",
+                    hint="Give a limit",
+                ) from None
+            return limit
+        return tasks if limit is None else min(limit, tasks)
+
+    async def _one(self, built: _Built, tasks: int, model: Model) -> None:
+        """Run one environment."""
+        plan, name, environment = self._plan, built.part.name, built.environment
+        self._settings[name] = settings = _told(built, model.name, plan)
+        folder = plan.output_dir / _folder(name) if plan.output_dir is not None else None
+        kept = await asyncio.to_thread(ResultsFile, folder, settings) if folder else None
+        grader = _grader() if plan.grade else None
+        try:
+            runner = TrajectoryRunner(
+                environment if built.factory is None else None,
+                model,
+                env_factory=built.factory,
+                sampling_params=plan.sampling,
+                seed=plan.seed,
+                system_prompt=plan.system_prompt,
+                turn_info=plan.turn_info,
+                record=folder / RECORDS if folder is not None and plan.detailed else None,
+                overwrite=True,
+            )
+            episodes = Episodes(
+                plan,
+                runner,
+                grader=grader,
+                kept=kept,
+                records=folder is not None and plan.detailed,
+            )
+            self._rows[name] = episodes.rows
+            self._trajectories[name] = episodes.trajectories
+            await episodes.run(tasks, self._tell)
+        finally:
+            if kept is not None:
+                kept.close()
+            if grader is not None:
+                await grader.aclose()
+
+    async def _tell(self, ended: int) -> None:
+        self._done += ended
+        if self._progress is not None:
+            await call_user(self._progress, self._done, self._total)
+
+
+def _grader() -> Grader:
+    from nbrefine.rewards.grader import Grader
+
+    return Grader()
+
+
+def _model(backend: Backend) -> tuple[Model, bool]:
+    """Give a model, and whether it was made here and is to be closed."""
+    if isinstance(backend, ModelConfig):
+        return BackendFactory.create(backend), True
+    return resolve(backend, load=notebook.load), not hasattr(backend, "complete")
+
+
+def _told(built: _Built, model: str, plan: Plan) -> dict[str, Any]:
+    """Give what the results of an environment depend on, as plain JSON."""
+    config = built.part.environment
+    if isinstance(config, EnvironmentConfig):
+        described = config.model_dump(mode="json", exclude_defaults=True)
+        # The same file has another path from another folder.
+        described["name"] = _label(config.name)
+    else:
+        described = asdict(built.environment.spec)
+        del described["metadata"]
+    return {"environment": plain(described), "model": model, **plan.to_dict()}
+
+
+def _label(name: str) -> str:
+    """Give the name of a data set for reports; of a file, its own without what it ends in."""
+    return Path(name).name.partition(".")[0] if name.endswith(DATA_FILES) else name
+
+
+def _folder(name: str) -> str:
+    """Make a folder's name of an environment's."""
+    return re.sub(r"[^\w.-]+", "--", name).lstrip(".-") or "environment"

@@ -1,0 +1,331 @@
+"""An evaluation runs every task and sample, keeps results as they come, and goes on from them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbrefine import notebook
+from nbrefine.env.iterative import IterativeEnvironment
+from nbrefine.env.single import Problem, SingleTurnEnvironment
+from nbrefine.errors import ModelUnavailableError, NbrefineError, RecordError, UsageError
+from nbrefine.evaluation import EvaluationResult, arun_evaluation, run_evaluation
+from nbrefine.evaluation.episodes import TOO_MANY
+from nbrefine.models.scripted import ScriptedModel
+from nbrefine.rewards.format import AnswerReward
+from nbrefine.runner import derived_seed
+from nbrefine.state import Action, State
+from nbrefine.values import Message, RewardType, Sampling, Signal, Task
+
+ANSWERS = {"one and one?": "2", "two and two?": "4", "three and three?": "6"}
+
+
+def sums(max_turns: int = 2) -> IterativeEnvironment:
+    problems = [
+        Problem(Task(question, id=f"sum-{answer}"), expected_answer=answer)
+        for question, answer in ANSWERS.items()
+    ]
+    inner = SingleTurnEnvironment(problems, rewards=(AnswerReward(),), name="sums")
+    return IterativeEnvironment(inner, max_turns=max_turns, submit_keyword=None)
+
+
+def asked(messages: Sequence[Message]) -> str:
+    return next(q for q in ANSWERS if any(q in message.content for message in messages))
+
+
+def right(messages: Sequence[Message]) -> str:
+    return ANSWERS[asked(messages)]
+
+
+def wrong_at_first(messages: Sequence[Message]) -> str:
+    return right(messages) if messages[-1].content != asked(messages) else "0"
+
+
+def told(result: EvaluationResult) -> list[tuple[int, int, str, int]]:
+    (rows,) = result.rows.values()
+    return [(r.task_index, r.sample, r.outcome.verdict, r.outcome.turns) for r in rows]
+
+
+def test_every_task_and_sample_is_run_once() -> None:
+    result = run_evaluation(sums(), wrong_at_first, samples=2, batch_size=4)
+    assert told(result) == [(task, n, "solved", 2) for task in range(3) for n in range(2)]
+    metrics = result.metrics["sums_iterative"]
+    assert (metrics.accuracy.n, metrics.accuracy.tasks, metrics.accuracy.mean) == (6, 3, 1.0)
+    assert metrics.solved_by_attempt == (0.0, 1.0)
+    assert result.complete
+    (trajectories,) = result.trajectories.values()
+    assert len(trajectories) == 6
+
+
+def test_what_is_asked_for_is_a_limit_and_one_name() -> None:
+    result = run_evaluation(sums(), right, limit=2, name="mine")
+    assert list(result.metrics) == ["mine"]
+    assert told(result) == [(0, 0, "solved", 1), (1, 0, "solved", 1)]
+
+
+def test_an_environment_of_unknown_length_needs_a_limit() -> None:
+    class Endless:
+        def __getitem__(self, index: int) -> Problem:
+            return Problem(Task("one and one?"), expected_answer="2")
+
+    env = SingleTurnEnvironment(Endless(), rewards=(AnswerReward(),))
+    with pytest.raises(UsageError, match="does not know how many tasks it has"):
+        run_evaluation(env, right)
+    assert len(told(run_evaluation(env, right, limit=5))) == 5
+
+
+class Watching(ScriptedModel):
+    """Keeps the sampling of every call."""
+
+    def __init__(self, answer: Callable[[Sequence[Message]], str]) -> None:
+        super().__init__(answer)
+        self.drawn: list[tuple[str, Sampling]] = []
+
+    def complete(self, messages: Any, *, sampling: Sampling = Sampling(), **kw: Any) -> Any:
+        self.drawn.append((asked(messages), sampling))
+        return super().complete(messages, sampling=sampling, **kw)
+
+
+def test_the_number_of_the_sample_enters_every_seed() -> None:
+    model = Watching(right)
+    heat = Sampling(temperature=0.8)
+    result = run_evaluation(sums(), model, samples=3, seed=7, sampling_params=heat)
+    seeds = [sampling.seed for _, sampling in model.drawn]
+    assert len(set(seeds)) == 9
+    assert {sampling.temperature for _, sampling in model.drawn} == {0.8}
+    (rows,) = result.rows.values()
+    assert [row.seed for row in rows] == [
+        derived_seed(7, task, n) for task in range(3) for n in range(3)
+    ]
+    again = Watching(right)
+    run_evaluation(sums(), again, samples=3, seed=7, sampling_params=heat)
+    assert sorted(str(drawn) for drawn in again.drawn) == sorted(
+        str(drawn) for drawn in model.drawn
+    )
+
+
+def test_not_more_episodes_than_the_batch_run_at_once_and_as_many_do() -> None:
+    at_once = threading.Barrier(2, timeout=60)
+    running: list[int] = []
+    most = 0
+
+    async def answer(messages: Sequence[Message]) -> str:
+        nonlocal most
+        running.append(1)
+        most = max(most, len(running))
+        await asyncio.to_thread(at_once.wait)  # passes only where two are there
+        running.pop()
+        return right(messages)
+
+    run_evaluation(sums(), answer, samples=2, batch_size=2)
+    assert most == 2
+
+
+def test_progress_is_told_up_to_the_end() -> None:
+    seen: list[tuple[int, int]] = []
+    run_evaluation(
+        sums(), right, samples=2, batch_size=1, progress_callback=lambda *at: seen.append(at)
+    )
+    assert seen == [(done, 6) for done in range(7)]
+
+
+def test_results_are_kept_as_they_come_and_episodes_as_notebooks(tmp_path: Path) -> None:
+    kept: list[int] = []
+
+    def look(done: int, total: int) -> None:
+        lines = (tmp_path / "sums_iterative" / "results.jsonl").read_text().splitlines()
+        kept.append(len(lines) - 1)
+
+    result = run_evaluation(
+        sums(), wrong_at_first, batch_size=1, output_dir=tmp_path, progress_callback=look
+    )
+    assert kept == [0, 1, 2, 3]
+    (rows,) = result.rows.values()
+    for row in rows:
+        episode = notebook.load(tmp_path / "sums_iterative" / row.notebook)
+        assert episode.task.id == row.task
+        assert [turn.verdict for turn in episode.turns] == ["failed", "solved"]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["metrics"]["sums_iterative"]["accuracy"]["mean"] == 1.0
+    assert len(summary["results"]["sums_iterative"]) == 3
+
+
+def test_without_details_there_are_rows_and_no_notebooks(tmp_path: Path) -> None:
+    result = run_evaluation(sums(), right, output_dir=tmp_path, save_detailed_results=False)
+    assert not list(tmp_path.rglob("*.ipynb"))
+    assert {row.notebook for rows in result.rows.values() for row in rows} == {""}
+
+
+class Failing(ScriptedModel):
+    """Is out of order for some questions."""
+
+    def __init__(self, *broken: str) -> None:
+        super().__init__(right)
+        self.broken = broken
+
+    def complete(self, messages: Any, **settings: Any) -> Any:
+        if asked(messages) in self.broken:
+            raise ModelUnavailableError("The server is gone")
+        return super().complete(messages, **settings)
+
+
+def test_a_second_run_keeps_what_is_good_and_does_again_what_ended_in_trouble(
+    tmp_path: Path,
+) -> None:
+    first = run_evaluation(sums(), Failing("two and two?"), output_dir=tmp_path)
+    assert told(first) == [(0, 0, "solved", 1), (1, 0, "infra-error", 0), (2, 0, "solved", 1)]
+    assert first.errored == 1
+    metrics = first.metrics["sums_iterative"]
+    assert (metrics.accuracy.n, metrics.accuracy.mean, metrics.infra_errors) == (2, 1.0, 1)
+    mended = Failing()
+    second = run_evaluation(sums(), mended, output_dir=tmp_path)
+    assert [asked(messages) for messages in mended.requests] == ["two and two?"]
+    assert told(second) == [(task, 0, "solved", 1) for task in range(3)]
+    assert second.errored == 0
+    (trajectories,) = second.trajectories.values()
+    assert len(trajectories) == 1
+
+
+def test_more_tasks_and_samples_may_be_asked_for_later(tmp_path: Path) -> None:
+    run_evaluation(sums(), right, limit=1, output_dir=tmp_path)
+    model = ScriptedModel(right)
+    result = run_evaluation(sums(), model, samples=2, output_dir=tmp_path)
+    assert len(model.requests) == 5
+    assert len(told(result)) == 6
+
+
+def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
+    run_evaluation(sums(), right, limit=1, output_dir=tmp_path)
+    with pytest.raises(UsageError, match=r"sampling\.temperature was 0\.0 and is 0\.5"):
+        run_evaluation(
+            sums(), right, output_dir=tmp_path, sampling_params=Sampling(temperature=0.5)
+        )
+    with pytest.raises(UsageError, match="model was 'scripted' and is 'other'"):
+        run_evaluation(sums(), ScriptedModel(right, name="other"), output_dir=tmp_path)
+    with pytest.raises(UsageError, match=r"environment\.max_steps was 2 and is 3"):
+        run_evaluation(sums(3), right, output_dir=tmp_path)
+
+
+def test_a_line_that_a_kill_has_torn_is_done_again(tmp_path: Path) -> None:
+    run_evaluation(sums(), right, output_dir=tmp_path, batch_size=1)
+    path = tmp_path / "sums_iterative" / "results.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    model = ScriptedModel(right)
+    result = run_evaluation(sums(), model, output_dir=tmp_path)
+    assert len(model.requests) == 1
+    assert told(result) == [(task, 0, "solved", 1) for task in range(3)]
+    assert len(path.read_bytes().splitlines()) == len(whole.splitlines())
+
+
+def test_a_file_that_is_something_else_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "sums_iterative" / "results.jsonl"
+    path.parent.mkdir()
+    path.write_text("mine\n")
+    with pytest.raises(RecordError, match=r"Line 1 of .* is no result of nbrefine"):
+        run_evaluation(sums(), right, output_dir=tmp_path)
+    assert path.read_text() == "mine\n"
+
+
+def test_two_evaluations_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    told_off: list[str] = []
+
+    def other(done: int, total: int) -> None:
+        with pytest.raises(UsageError) as caught:
+            run_evaluation(sums(), right, output_dir=tmp_path)
+        told_off.append(str(caught.value))
+
+    run_evaluation(sums(), right, limit=1, output_dir=tmp_path, progress_callback=other)
+    assert told_off
+    assert "Another evaluation writes into" in told_off[0]
+    run_evaluation(sums(), right, output_dir=tmp_path)
+
+
+def test_a_mistake_of_the_caller_ends_it_at_once_and_keeps_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has given all its replies"):
+        run_evaluation(sums(), ["2", "4"], batch_size=1, output_dir=tmp_path)
+    lines = (tmp_path / "sums_iterative" / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["verdict"] for line in lines[1:]] == ["solved", "solved"]
+
+
+def test_trouble_that_does_not_end_ends_it(tmp_path: Path) -> None:
+    model = Failing(*ANSWERS)
+    with pytest.raises(NbrefineError, match=f"{TOO_MANY} episodes in a row ended in trouble") as e:
+        run_evaluation(sums(), model, samples=20, batch_size=1, output_dir=tmp_path)
+    assert "The server is gone" in str(e.value)
+    lines = (tmp_path / "sums_iterative" / "results.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + TOO_MANY
+
+
+def test_a_reward_that_breaks_is_trouble_and_no_failure_of_the_model() -> None:
+    class Broken:
+        name, reward_type = "broken", RewardType.OUTCOME
+
+        def compute(self, state: State, action: Action, next_state: State) -> Signal:
+            if action.text == "4":
+                raise ZeroDivisionError("a fault")
+            return Signal(self.name, self.reward_type, 1.0)
+
+    problems = [Problem(Task(question)) for question in ANSWERS]
+    env = SingleTurnEnvironment(problems, rewards=(Broken(),))
+    result = run_evaluation(env, right)
+    assert [verdict for _, _, verdict, _ in told(result)] == ["solved", "infra-error", "solved"]
+    (rows,) = result.rows.values()
+    assert "a fault" in rows[1].detail
+
+
+def test_a_model_that_cannot_be_reached_is_told_before_anything_begins(tmp_path: Path) -> None:
+    class Gone(ScriptedModel):
+        async def check(self) -> None:
+            raise ModelUnavailableError("No server")
+
+    with pytest.raises(ModelUnavailableError):
+        run_evaluation(sums(), Gone(right), output_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_stopped_it_gives_what_there_is_and_goes_on_later(tmp_path: Path) -> None:
+    waiting = threading.Event()
+
+    async def answer(messages: Sequence[Message]) -> str:
+        if asked(messages) == "three and three?":
+            waiting.set()
+            await asyncio.Event().wait()
+        return right(messages)
+
+    running = arun_evaluation(sums(), answer, batch_size=1, output_dir=tmp_path)
+    assert waiting.wait(60)
+    assert len(told(running.result_so_far)) == 2
+    running.stop()
+    result = running.result(60)
+    assert told(result) == [(0, 0, "solved", 1), (1, 0, "solved", 1)]
+    assert not result.complete
+    assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
+    model = ScriptedModel(right)
+    assert run_evaluation(sums(), model, output_dir=tmp_path).complete
+    assert [asked(messages) for messages in model.requests] == ["three and three?"]
+
+
+@pytest.mark.parametrize("settings", [{"samples": 0}, {"limit": 0}, {"batch_size": 0}])
+def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="but 1 is the least"):
+        run_evaluation(sums(), right, **settings)
+
+
+def test_a_result_is_saved_with_its_rows_or_without(tmp_path: Path) -> None:
+    result = run_evaluation(sums(), right)
+    result.save(tmp_path / "all.json")
+    result.save(tmp_path / "figures.json", include_results=False)
+    whole = json.loads((tmp_path / "all.json").read_text())
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert [row["solved"] for row in whole["results"]["sums_iterative"]] == [True] * 3
+    assert "results" not in figures
+    assert figures["metrics"] == whole["metrics"]
+    with pytest.raises(RecordError):
+        result.save(tmp_path / "no" / "folder.json")

@@ -101,9 +101,9 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 def _outcome(turn: Turn) -> tuple[Any, ...]:
     result, tests = turn.result, turn.tests
-    if result is None:
-        return ()
     missed = [(case.name, case.status) for case in tests.cases if not case.passed] if tests else []
+    if result is None:
+        return (missed,)
     said = result.text if result.ok and tests is None else ""
     return result.status, _ADDRESS.sub("", f"{result.error}"), missed, _ADDRESS.sub("", said)
 
@@ -114,7 +114,7 @@ def _hash(text: str) -> str:
 
 def _stagnant(turns: Sequence[Turn]) -> int:
     """Count the attempts of the newest step that came after its best one."""
-    scores = [turn.score for turn in turns if turn.step == turns[-1].step and turn.result]
+    scores = [turn.score for turn in turns if turn.step == turns[-1].step and turn.tried]
     return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
 

@@ -277,7 +277,7 @@ class TestReport:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One model reply and all that came of it; with a cell, it is an attempt."""
+    """One model reply and all that came of it; with a cell or a submission, it is an attempt."""
 
     number: int
     """1-based, over the whole episode."""
@@ -320,6 +320,11 @@ class Turn:
     def code(self) -> str:
         """The code that ran, or ""."""
         return self.extraction.code if self.extraction.status in ("found", "given") else ""
+
+    @property
+    def tried(self) -> bool:
+        """Whether a cell ran or, where an environment runs none, something was handed in."""
+        return self.result is not None or bool(self.code)
 
     @property
     def score(self) -> tuple[float, int]:
@@ -412,8 +417,8 @@ class Episode:
 
     @property
     def attempts(self) -> tuple[Turn, ...]:
-        """The turns that ran a cell."""
-        return tuple(turn for turn in self.turns if turn.result is not None)
+        """The turns that tried something: see `Turn.tried`."""
+        return tuple(turn for turn in self.turns if turn.tried)
 
     @property
     def accepted(self) -> tuple[Turn, ...]:

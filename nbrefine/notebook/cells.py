@@ -87,6 +87,8 @@ def _guide(episode: Episode) -> str:
     runs = "Run All gives the accepted state."
     if not episode.accepted:
         runs = "No attempt was accepted, so Run All runs the setup alone."
+    elif all(wording.runnable(turn) is None for turn in episode.accepted):
+        runs = "The accepted answer is text, so Run All runs the setup alone."
     elif episode.handed_in is not None:
         runs = "Run All runs the accepted cells."
     return (
@@ -150,7 +152,7 @@ def _plan(step: int, turns: Sequence[Turn]) -> Cell:
         if turn.accepted and turn.files and turn.files.describe()
     ]
     where = [
-        plain(f"Attempt {turn.attempt}, accepted: {wording.isolation(turn)}", 1_000)
+        plain(f"Attempt {turn.attempt}, accepted: {wording.where(turn)}", 1_000)
         for turn in turns
         if turn.accepted and (turn.isolation != "fork" or turn.isolation_reason)
     ]
@@ -166,7 +168,7 @@ def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
         "<details>\n<summary>Code, output and feedback</summary>",
         *_details(turn),
         "</details>",
-        plain(wording.isolation(turn), 400) if turn.result else "Nothing was run.",
+        plain(wording.where(turn), 400),
     ]
     return _markdown(cell_id, "rejected", parts)
 
@@ -211,9 +213,12 @@ def _difference(step: int, turns: Sequence[Turn]) -> list[Cell]:
 
 
 def _accepted(turn: Turn, cell_id: str) -> Cell:
-    if turn.result is None:
-        return _code(cell_id, "accepted", turn.code)
-    return _ran(cell_id, "accepted", turn.result)
+    if turn.result is not None:
+        return _ran(cell_id, "accepted", turn.result)
+    if (source := wording.runnable(turn)) is not None:
+        return _code(cell_id, "accepted", source)
+    parts = [f"**Attempt {turn.attempt} was accepted**", fence(turn.code, lines=400)]
+    return _markdown(cell_id, "accepted", parts)
 
 
 def _tests(episode: Episode) -> list[Cell]:
@@ -221,15 +226,18 @@ def _tests(episode: Episode) -> list[Cell]:
     task = episode.task
     if not task.tests:
         return []
-    report = episode.accepted[-1].tests if episode.solved and episode.accepted else None
-    if report is not None and not report.problem and episode.kernel.language == "python":
+    last = episode.accepted[-1] if episode.solved and episode.accepted else None
+    report = last.tests if last is not None else None
+    passed = report is not None and report.solved
+    runs = last is not None and wording.runnable(last) is not None
+    if report and passed and runs and not report.problem and episode.kernel.language == "python":
         outputs = [_output(output) for output in report.outputs]
         try:
             source = as_cell(task.tests, task.entry_point or report.entry_point)
             return [_code("ep-tests", "tests", source, outputs=outputs)]
         except InvalidTaskError:
             pass  # tests that do not parse are shown as they are
-    why = "" if episode.solved else ", as text, because no accepted attempt passes them all"
+    why = "" if passed else ", as text, because no accepted attempt passes them all"
     shown = fence(task.tests, episode.kernel.language, lines=200)
     return [_markdown("ep-tests", "tests", [f"The visible tests{why}:", shown])]
 
@@ -242,7 +250,7 @@ def _final(episode: Episode) -> Cell:
         parts.append(table(header, [[plain(name), *words] for name, *words in rows]))
     if best is not None and not best.accepted and best.code:
         parts += ["The best attempt's code, which was not accepted:"]
-        parts.append(fence(best.code, episode.kernel.language, lines=400))
+        parts.append(fence(best.code, wording.language(episode, best), lines=400))
     return _markdown("ep-final", "result", parts)
 
 

@@ -6,10 +6,12 @@ import difflib
 import itertools
 from collections.abc import Sequence
 
+from nbrefine.extraction import extract
 from nbrefine.kernel.state.changes import describe
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
-from nbrefine.values import CaseResult, Episode, Turn
+from nbrefine.source import parse
+from nbrefine.values import CaseResult, Episode, Extraction, KernelInfo, RewardType, Turn
 
 NAMED = 12
 """Variables of a session that are named."""
@@ -57,10 +59,11 @@ def _best(episode: Episode) -> str:
 def facts(episode: Episode) -> list[tuple[str, str]]:
     """Give the facts of an episode that a reader asks for first, as label and value."""
     kernel, usage, chosen = episode.kernel, episode.usage, chosen_of(episode.turns)
+    name = kernel.display_name or kernel.name
     version = f"{kernel.language} {kernel.language_version}".strip()
     found = [
         ("Model", episode.model),
-        ("Kernel", ", ".join(filter(None, (kernel.display_name or kernel.name, version)))),
+        ("Kernel", "" if kernel == KernelInfo() else ", ".join(filter(None, (name, version)))),
         ("Tests", tests(chosen) if chosen else ""),
         ("Hidden tests", "in the metadata, not shown" if episode.task.hidden_tests else ""),
         ("Tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
@@ -90,10 +93,10 @@ def _moment(created: str) -> str:
 
 
 def chosen_of(turns: Sequence[Turn]) -> Turn | None:
-    """Give the last accepted of some turns, or else the best that ran."""
-    ran = [turn for turn in turns if turn.result is not None]
-    accepted = [turn for turn in ran if turn.accepted]
-    return accepted[-1] if accepted else max(ran, key=lambda turn: turn.score, default=None)
+    """Give the last accepted of some turns, or else the best attempt."""
+    tried = [turn for turn in turns if turn.tried]
+    accepted = [turn for turn in tried if turn.accepted]
+    return accepted[-1] if accepted else max(tried, key=lambda turn: turn.score, default=None)
 
 
 def place(episode: Episode, turn: Turn) -> str:
@@ -139,7 +142,7 @@ def reason(turn: Turn) -> str:
     """Tell why an attempt was judged as it was, without its tests."""
     result = turn.result
     if result is None:
-        return one_line(turn.extraction.reason) or turn.verdict
+        return _judged(turn) if turn.code else one_line(turn.extraction.reason) or turn.verdict
     if result.death is not None:
         return str(result.death)
     if result.error is not None:
@@ -149,6 +152,58 @@ def reason(turn: Turn) -> str:
     if result.exited:
         return "it called exit() or quit(), which end a notebook's kernel"
     return "" if result.ok else f"the cell ended with status {result.status}"
+
+
+def _judged(turn: Turn) -> str:
+    """Tell why a submission that no session ran was judged as it was."""
+    if turn.verdict in ("no-code", "incomplete-reply"):
+        return turn.verdict
+    told = (signal.metadata or {} for signal in turn.signals)
+    failed = next((str(m["compilation_error"]) for m in told if m.get("compilation_error")), "")
+    if failed or turn.tests is not None:
+        return one_line(failed or (turn.tests.problem if turn.tests else ""))
+    if turn.accepted:
+        return ""
+    rewards = [signal.reward for signal in turn.signals.by_type(RewardType.OUTCOME)]
+    if all(reward is None for reward in rewards):
+        return "nothing has judged it"
+    return f"its best outcome reward is {turn.score[0]:g}"
+
+
+def where(turn: Turn) -> str:
+    """Tell where an attempt ran."""
+    if turn.result is not None:
+        return isolation(turn)
+    if not turn.code or turn.verdict in ("no-code", "incomplete-reply"):
+        return "Nothing was run."
+    if turn.tests is not None:
+        return "It ran with its tests outside of any session."
+    return "It was handed in as it stands; no session ran it."
+
+
+def runnable(turn: Turn) -> str | None:
+    """Give what Run All runs of an attempt, or None where that is text and no code.
+
+    Where no session ran it, it is code if it parses as Python and either has been tested or came
+    in a block that says so.
+    """
+    if turn.result is not None:
+        return turn.result.source
+    told = (signal.metadata or {} for signal in turn.signals)
+    whole = next((str(m["code"]) for m in told if m.get("completed") and m.get("code")), turn.code)
+    if turn.tests is None:
+        tagged = turn.extraction.language in ("python", "py", "python3", "ipython")
+        return whole if tagged and parse(whole) is not None else None
+    found = Extraction("found", whole) if parse(whole) is not None else extract(whole)
+    valid = found.status == "found" and parse(found.code) is not None
+    return found.code if valid else None
+
+
+def language(episode: Episode, turn: Turn) -> str:
+    """Name what an attempt is written in."""
+    if turn.result is not None:
+        return episode.kernel.language
+    return "text" if runnable(turn) is None else "python"
 
 
 def isolation(turn: Turn) -> str:

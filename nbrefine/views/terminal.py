@@ -90,7 +90,7 @@ def _attempt(episode: Episode, turn: Turn, before: Turn | None) -> list[Renderab
     of = sum(other.step == turn.step for other in episode.turns)
     parts = [_rule(f"{wording.place(episode, turn).capitalize()} of {of}: {verdict}{tests}")]
     if turn.code:
-        parts.append(_source(turn.code, episode.kernel.language))
+        parts.append(_source(turn.code, wording.language(episode, turn)))
     elif turn.reply is not None:
         parts += [_label("The model wrote"), _block(turn.reply.text)]
     if before is not None and turn.code:
@@ -111,19 +111,20 @@ def _changes(before: Turn, turn: Turn) -> list[RenderableType]:
 def _outcome(turn: Turn) -> list[RenderableType]:
     """Tell what the cell printed, how it ended, and which tests did not pass."""
     result = turn.result
-    if result is None:
+    if not turn.tried:
         return [_line(f"Nothing was run: {wording.reason(turn)}", "yellow")]
     parts: list[RenderableType] = []
-    if result.text:
+    if result is not None and result.text:
         parts += [_label("Output"), _block(result.text)]
     if why := wording.reason(turn):
         parts.append(_line(why, "red"))
     parts += (_line(_case(case), "red") for case in wording.not_passed(turn))
-    parts += (_line(f"Note: {note}", "yellow") for note in result.notes)
-    parts += (_line(cut, "yellow") for cut in wording.left_out(result))
+    if result is not None:
+        parts += (_line(f"Note: {note}", "yellow") for note in result.notes)
+        parts += (_line(cut, "yellow") for cut in wording.left_out(result))
     if told := wording.changed(turn):
         parts += [_label("What it changed"), _block("\n".join(told))]
-    return [*parts, _line(wording.isolation(turn), "dim")]
+    return [*parts, _line(wording.where(turn), "dim")]
 
 
 def _case(case: CaseResult) -> str:

@@ -118,6 +118,12 @@ def test_code_that_does_not_parse_stays_code_without_its_fence(code: str) -> Non
     assert "does not parse" in facts["detail"]
 
 
+def test_a_reply_with_a_fence_is_read_by_its_fences_however_it_begins() -> None:
+    extractor = CodeBlockExtractor("python")
+    assert reason(extractor, f"import os\n{F}bash\nls\n{F}") == "no-code"
+    assert reason(extractor, f"import os\n{F}python\nos.remove(") == "incomplete"
+
+
 @pytest.mark.parametrize(
     "text", ["Sorry, I cannot do that.", "ok", "Answer: yes", "Import duties are due.", ""]
 )

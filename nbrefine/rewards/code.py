@@ -243,14 +243,17 @@ def completed(code: str, tests: Tests) -> str:
     """Put code that goes on where the prompt ends behind the prompt's own.
 
     Code that defines the function that is asked for stays as it is, and so does what makes no
-    function of the prompt's code either.  The body may have lost its indentation, wholly or on
-    its first line.
+    function of the prompt's code either.  Where that has no body yet, the reply's may have lost its
+    indentation, wholly or on its first line.
     """
     name, begun = tests.entry_point, tests.prompt_code.rstrip()
     if not (name and begun and code.strip()) or _defines(code, name):
         return code
     before = _function(begun, name)
-    for body in (code, indent(code, "    "), f"    {code.lstrip()}"):
+    bodies = [code]
+    if before is None or (len(before.body) == 1 and isinstance(before.body[0], ast.Expr)):
+        bodies += [indent(code, "    "), f"    {code.lstrip()}"]
+    for body in bodies:
         whole = f"{begun}\n{body}"
         function = _function(whole, name)
         if function is None or (before and len(function.body) <= len(before.body)):

@@ -403,7 +403,8 @@ def test_a_reply_that_goes_on_where_the_prompt_ends_is_put_behind_it(reply: str)
 @pytest.mark.parametrize(
     "code",
     [
-        "def area(r):\n    return 0",
+        "def area(r):\n    side = 0\n    return side",
+        "    # nothing yet",
         "area = lambda r: 0",
         "from math import floor as area",
         "print('hello')",
@@ -416,6 +417,23 @@ def test_a_reply_that_goes_on_where_the_prompt_ends_is_put_behind_it(reply: str)
 )
 def test_code_that_does_not_go_on_from_the_prompt_stays_as_it_is(code: str) -> None:
     assert completed(code, Tests("", "area", prompt_code=PROMPT)) == code
+
+
+def test_nothing_is_put_behind_a_function_that_is_finished() -> None:
+    finished = "def area(r):\n    return 0"
+    assert completed("print(1)", Tests("", "area", prompt_code=finished)) == "print(1)"
+
+
+def test_a_reply_that_an_extractor_calls_incomplete_is_put_behind_no_prompt() -> None:
+    class Cut:
+        def extract(self, text: str) -> tuple[str | None, dict[str, Any]]:
+            return None, {"reason": "incomplete"}
+
+    executor = OwnExecutor()
+    task = Task("", tests="assert 1", entry_point="area", metadata={"prompt_code": PROMPT})
+    signal = judged(executor, state(task=task), "    return 0", code_extractor=Cut())
+    assert (signal.reward, executor.ran) == (0.0, [])
+    assert signal.feedback == "No complete code block found in response."
 
 
 def test_prose_is_put_behind_no_prompt() -> None:

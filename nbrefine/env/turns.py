@@ -19,6 +19,7 @@ from nbrefine.values import (
     Message,
     Reply,
     RewardType,
+    Signal,
     SignalBundle,
     Stop,
     Turn,
@@ -27,6 +28,9 @@ from nbrefine.values import (
 
 COMPLETE = "Episode complete."
 """The observation of an episode that has ended."""
+
+CUT = "Your response was cut off before its end. Make the next one shorter."
+"""What a model is told that cannot see that it reached the token limit."""
 
 
 def response(action: Action) -> str:
@@ -56,14 +60,35 @@ def judged(turn: Turn, signals: SignalBundle, *, threshold: float) -> Turn:
     threshold: the best outcome reward from which on the turn has solved the task.
     """
     solved = best_outcome(signals) >= threshold
+    verdict: Verdict = "solved" if solved else _verdict(signals)
+    told = feedback_texts(signals)
+    if _cut(turn) and not solved:
+        told = (CUT, *told)
+        # A reply that held whole code all the same has failed by that code.
+        unread = verdict == "no-code" or not any(map(_said, signals))
+        verdict = "incomplete-reply" if unread else verdict
     return replace(
         turn,
         tests=next((report for s in signals if (report := report_of(s)) is not None), None),
         signals=signals,
-        feedback="\n\n".join(feedback_texts(signals)),
-        verdict="solved" if solved else _verdict(signals),
+        feedback="\n\n".join(told),
+        verdict=verdict,
         accepted=solved,
     )
+
+
+def _cut(turn: Turn) -> bool:
+    """Tell whether the submission is a whole response that was cut off."""
+    reply = turn.reply
+    if reply is None or reply.finish not in ("length", "content-filter"):
+        return False
+    return turn.code == clean_text(reply.text)
+
+
+def _said(signal: Signal) -> Verdict | None:
+    """Give the verdict that a signal names."""
+    said = (signal.metadata or {}).get("verdict")
+    return said if said in get_args(Verdict) else None
 
 
 def best_outcome(signals: SignalBundle) -> float:
@@ -83,14 +108,14 @@ def feedback_texts(signals: SignalBundle) -> tuple[str, ...]:
 
 def _verdict(signals: SignalBundle) -> Verdict:
     """Tell how an attempt failed; where nothing has judged it, whose trouble that is."""
-    told = [signal.metadata or {} for signal in signals]
-    said: list[Verdict] = [m["verdict"] for m in told if m.get("verdict") in get_args(Verdict)]
+    said = [verdict for verdict in map(_said, signals) if verdict is not None]
     if _outcomes(signals):
         models = (v for v in said if v not in ("solved", "invalid-task", "infra-error"))
         return next(models, "failed")
     if said and said[0] != "solved":
         return said[0]
-    return "infra-error" if any(m.get("error") for m in told) else "invalid-task"
+    failed = any((signal.metadata or {}).get("error") for signal in signals)
+    return "infra-error" if failed else "invalid-task"
 
 
 def solved_stop(turn: Turn) -> Stop:

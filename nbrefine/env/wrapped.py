@@ -14,7 +14,7 @@ from nbrefine.errors import UsageError
 from nbrefine.rewards.base import RewardFunction
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.state import EnvironmentSpec
-from nbrefine.values import Task
+from nbrefine.values import RewardType, Task
 
 
 class UnsolvableWarning(UserWarning):
@@ -31,6 +31,7 @@ class IterativeTask:
     test_code: str = ""
     """Tests that judge a submission; with them a `CodeExecutionReward` comes along."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    """Facts of the task; its `entry_point` names what a `check(candidate)` is given."""
 
 
 def wrapped(
@@ -73,11 +74,11 @@ def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction])
     if not tasks:
         raise UsageError("An environment needs at least one task", hint="Give an IterativeTask")
     untested = [at for at, task in enumerate(tasks) if not task.test_code.strip()]
-    if untested and not extra:
-        which = "None of the tasks" if len(untested) == len(tasks) else f"No task of {untested}"
+    if untested and not any(map(_decides, extra)):
+        many = f"{len(untested)} of {len(tasks)} tasks have" if len(tasks) > 1 else "The task has"
         warnings.warn(
-            f"{which} has test_code, and there are no extra_rewards: nothing can ever tell that "
-            "such a task is solved",
+            f"{many} no test_code, and no reward speaks of the outcome (task_index "
+            f"{untested[0]}): nothing can ever tell that it is solved",
             UnsolvableWarning,
             stacklevel=4,
         )
@@ -88,12 +89,21 @@ def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction])
         rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
     problems = [
         Problem(
-            Task(task.prompt, tests=task.test_code, metadata=task.metadata),
+            Task(
+                task.prompt,
+                tests=task.test_code,
+                entry_point=str(task.metadata.get("entry_point") or ""),
+                metadata=task.metadata,
+            ),
             expected_answer=task.ground_truth,
         )
         for task in tasks
     ]
     return SingleTurnEnvironment(problems, rewards=rewards, name="iterative", adapter="iterative")
+
+
+def _decides(reward: RewardFunction) -> bool:
+    return getattr(reward, "reward_type", RewardType.OUTCOME) is RewardType.OUTCOME
 
 
 async def call(env: Environment, name: str, *args: Any, **kwargs: Any) -> Any:

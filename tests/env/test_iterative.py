@@ -29,7 +29,7 @@ from nbrefine.env import (
 from nbrefine.errors import UsageError
 from nbrefine.extractors import CodeBlockExtractor, TagBasedExtractor
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
-from nbrefine.values import Message, Reply, RewardType, Signal, SignalBundle, Task, Turn
+from nbrefine.values import Finish, Message, Reply, RewardType, Signal, SignalBundle, Task, Turn
 
 
 @dataclass(frozen=True)
@@ -147,23 +147,35 @@ def test_an_inner_environment_that_takes_several_turns_is_refused() -> None:
         IterativeEnvironment(live)
 
 
+@dataclass(frozen=True)
+class Style:
+    """Speaks of form only."""
+
+    name: str = "style"
+    reward_type: RewardType = RewardType.FORMAT
+
+    def compute(self, state: State, action: Action, next_state: State) -> Signal:
+        return Signal(self.name, self.reward_type, 1.0)
+
+
+@pytest.mark.parametrize("extra", [(), (Style(),)], ids=["no-reward", "format-only"])
 @pytest.mark.parametrize(
     ("tasks", "which"),
     [
-        ([GUESS], "None of the tasks"),
-        ([GUESS, IterativeTask("t", test_code="assert f")], r"No task of \[0\]"),
+        ([GUESS], r"The task has no test_code"),
+        ([IterativeTask("t", test_code="assert f"), GUESS, GUESS], r"2 of 3.*task_index 1"),
     ],
 )
 def test_a_task_that_nothing_can_find_solved_is_warned_of_and_made(
-    tasks: list[IterativeTask], which: str
+    tasks: list[IterativeTask], which: str, extra: tuple[Style, ...]
 ) -> None:
     with pytest.warns(UnsolvableWarning, match=which) as warned:
-        env = IterativeEnvironment(tasks=tasks)
+        env = IterativeEnvironment(tasks=tasks, extra_rewards=extra)
     assert [each.filename for each in warned] == [__file__]
     with env:
-        result = env.step(begun(env), Action("anything"))
+        result = env.step(begun(env, task_index=len(tasks) - 1), Action("anything"))
     assert (result.terminated, result.truncated) == (False, False)
-    assert "No specific feedback available." in result.next_state.observation.prompt
+    assert newest(result).verdict == "invalid-task"  # nobody's failure
 
 
 def test_a_step_does_what_the_page_says(env: IterativeEnvironment) -> None:
@@ -282,6 +294,25 @@ def test_a_reward_function_that_fails_is_the_host_s_trouble_and_no_turn() -> Non
     assert state.hidden.episode.turns == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "finish", "extractor", "verdict", "told"),
+    [
+        ("0.5 and", "length", None, "incomplete-reply", True),
+        ("0.5 and", "stop", None, "failed", False),
+        ("0.5 <answer>0.5</answer> and", "length", TagBasedExtractor(), "failed", False),
+        ("0.5 <answer>0.5 and", "length", TagBasedExtractor(), "incomplete-reply", True),
+        ("1 and", "length", None, "solved", False),
+    ],
+)
+def test_a_response_that_was_cut_off_is_told_so_and_is_no_plain_failure(
+    text: str, finish: Finish, extractor: TagBasedExtractor | None, verdict: str, told: bool
+) -> None:
+    with guessing(submission_extractor=extractor) as env:
+        result = env.step(begun(env), Action.from_reply(Reply(text, finish=finish)))
+    assert newest(result).verdict == verdict
+    assert ("was cut off before its end" in result.next_state.observation.prompt) == told
+
+
 def test_lone_surrogates_of_a_response_reach_neither_the_record_nor_the_next_prompt(
     env: IterativeEnvironment,
 ) -> None:
@@ -308,7 +339,8 @@ def test_solved_is_the_best_outcome_at_the_threshold(
 ) -> None:
     given = [Fixed(Signal(f"s{n}", RewardType.OUTCOME, r)) for n, r in enumerate(rewards)]
     given.append(Fixed(Signal("judge", RewardType.PROCESS, 1.0)))  # no outcome
-    with IterativeEnvironment(tasks=[GUESS], extra_rewards=given) as env:
+    inner = SingleTurnEnvironment([Problem(Task("t"))])
+    with IterativeEnvironment(inner, extra_rewards=given) as env:
         result = env.step(begun(env), Action("x"))
     assert (result.terminated, result.info["solved"]) == (solved, solved)
 
@@ -654,7 +686,6 @@ def test_a_task_with_tests_brings_the_reward_that_runs_them() -> None:
     ("text", "verdict"),
     [
         ("I would rather not.", "no-code"),
-        ("import os\ndef add(a, b):\n    os._exit(0)", "crashed"),
         ("def add(a, b):\n    return None", "failed"),
     ],
 )
@@ -662,3 +693,11 @@ def test_the_verdict_of_the_tests_is_the_turn_s(text: str, verdict: str) -> None
     with IterativeEnvironment(tasks=(ADD,)) as env:
         turn = newest(env.step(begun(env), Action(text)))
     assert (turn.verdict, turn.accepted) == (verdict, False)
+
+
+def test_a_check_function_is_given_the_entry_point_that_the_task_names() -> None:
+    check = "def check(candidate):\n    assert candidate(1, 2) == 3"
+    task = IterativeTask("Write add(a, b).", test_code=check, metadata={"entry_point": "add"})
+    with IterativeEnvironment(tasks=[task]) as env:
+        assert env.step(begun(env), Action("def add(a, b): return a + b")).terminated
+        assert not env.step(begun(env), Action("def add(a, b): return a - b")).terminated

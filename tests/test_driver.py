@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nbrefine
 from nbrefine.budget import Budget
@@ -146,6 +148,18 @@ def test_how_such_an_environment_ended_is_told_by_its_last_step(
     assert episode.stop is not None
     assert episode.stop.reason == reason
     assert episode.solved == (reason == "solved")
+
+
+@given(st.lists(st.sampled_from(["a", "b", "yes", "done"]), min_size=3, max_size=3))
+def test_any_row_of_replies_ends_where_the_environment_ends_it(replies: list[str]) -> None:
+    ends = (n for n, reply in enumerate(replies, 1) if reply in ("yes", "done") or n == 3)
+    length = next(ends)
+    reasons = {"yes": "solved", "done": "submitted"}
+    episode = drive(Guess(), replies)
+    assert [turn.code for turn in episode.turns] == [r.upper() for r in replies[:length]]
+    assert episode.stop is not None
+    assert episode.stop.reason == reasons.get(replies[length - 1], "max-turns")
+    assert [turn.accepted for turn in episode.turns] == [r == "yes" for r in replies[:length]]
 
 
 class Judging(Guess):

@@ -239,6 +239,31 @@ def test_last_n_history_shows_the_last_attempts() -> None:
     assert rest == [("assistant", "b"), ("user", "FEEDBACK on b")]
 
 
+@pytest.mark.parametrize("history_fn", [None, full_history, no_history, last_n_history(1)])
+@pytest.mark.parametrize("budget", [None, PromptBudget(30)])
+@pytest.mark.parametrize("env", [iterative, Plain, lambda: Plain(chat=False)])
+def test_whatever_the_settings_roles_alternate_and_the_last_word_is_the_user_s(
+    env: Any, budget: Any, history_fn: Any
+) -> None:
+    model = run(
+        env(),
+        ["alpha", "", "gamma"],
+        history_fn=history_fn,
+        prompt_budget=budget,
+        turn_info=True,
+        system_prompt="S",
+        format_reminder="R",
+    )
+    assert len(model.requests) == 3
+    for turn, chat in enumerate(model.requests, 1):
+        roles = [message.role for message in chat]
+        assert roles[:2] == ["system", "user"]
+        assert roles[-1] == "user"
+        assert all(one != other for one, other in itertools.pairwise(roles))
+        assert "TASK" in chat[1].content
+        assert f"[Turn {turn}/3]" in chat[-1].content
+
+
 @pytest.mark.parametrize(
     "history_fn", [None, full_history, last_n_history(2), sliding_window_history(500)]
 )
@@ -542,6 +567,19 @@ def test_a_stopped_trajectory_gives_what_there_is_of_it() -> None:
     trajectory = run.result(60)
     assert isinstance(trajectory, Trajectory)
     assert trajectory.length == 1
+
+
+def test_a_run_that_is_stopped_at_once_leaves_nothing() -> None:
+    made: list[Counted] = []
+    runner = TrajectoryRunner(backend=knowing, env_factory=lambda: Counted(made))
+    run, batch = runner.arun_trajectory(0), runner.arun_batch(range(3))
+    run.stop()
+    batch.stop()
+    with pytest.raises(RunStopped):
+        run.result(60)
+    stops = [trajectory.episode.stop for trajectory in batch.result(60)]
+    assert [stop.reason for stop in stops if stop] == ["stopped"] * 3
+    assert all(env.closed == 1 for env in made)
 
 
 def test_a_trajectory_that_waits_for_another_can_be_stopped_at_once() -> None:

@@ -11,7 +11,7 @@ from nbrefine.history import (
     sliding_window_history,
 )
 from nbrefine.runner.prompt import TurnInfoConfig
-from nbrefine.runner.rollout import derived_seed
+from nbrefine.runner.rollout import derived_seed, record_name
 from nbrefine.runner.trajectories import TrajectoryRunner
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "full_history",
     "last_n_history",
     "no_history",
+    "record_name",
     "sliding_window_history",
 ]

@@ -37,6 +37,11 @@ def derived_seed(seed: int, task_index: int, sample: int = 0) -> int:
     return (seed + 1000 * task_index + sample) % SEEDS
 
 
+def record_name(task_index: int, sample: int = 0) -> str:
+    """Name the notebook of a trajectory within a folder of records."""
+    return f"task-{task_index:04d}{f'-sample-{sample:02d}' if sample else ''}.ipynb"
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What all trajectories of a runner have in common; see `TrajectoryRunner`."""
@@ -96,8 +101,7 @@ class Rollout:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{folder} cannot be a folder of records ({error})") from None
-        sample = f"-sample-{self._sample:02d}" if self._sample else ""
-        path = folder / f"task-{self._index:04d}{sample}.ipynb"
+        path = folder / record_name(self._index, self._sample)
         self._recorder = Recorder(path, overwrite=self._setup.overwrite)
 
     def stop(self) -> None:
@@ -116,12 +120,12 @@ class Rollout:
         RunStopped: it was stopped before it had begun.
         Exception: the host's or the caller's trouble.
         """
+        if self.stopping:
+            raise unbegun()
         self._waiting = asyncio.current_task()
         async with self._setup.one_at_a_time or nullcontext():
             self._waiting = None
             self._driver = await self._begun()
-            if self.stopping:
-                self._driver.stop()
             episode = await self._driver.drive()
         await self._tell(verdict(episode))
         return Trajectory(episode)
@@ -147,7 +151,7 @@ class Rollout:
         env: Environment = await call_user(setup.make)
         try:
             spec = env.spec
-            return Driver(
+            driver = Driver(
                 env,
                 setup.model,
                 options={"task_index": self._index},
@@ -165,6 +169,9 @@ class Rollout:
             if setup.own:
                 await env.aclose()
             raise
+        if self.stopping:  # meanwhile
+            driver.stop()
+        return driver
 
     def _settings(self) -> dict[str, Any]:
         sampling, rules = self._setup.sampling, self._setup.rules
@@ -189,6 +196,11 @@ class Rollout:
         assert self._setup.log is not None
         sample = f", sample {self._sample}" if self._sample else ""
         self._setup.log(f"task {self._index}{sample}: {what}")
+
+
+def unbegun() -> RunStopped:
+    """Make the error for a trajectory that was stopped too early to have an episode."""
+    return RunStopped("The trajectory was stopped before it began")
 
 
 class Batch:
@@ -219,11 +231,9 @@ class Batch:
         self._progress = progress
         self._telling = asyncio.Lock()
         self._done = 0
-        self._stopping = False
 
     def stop(self) -> None:
         """End those that run and begin no more; runs on the portal."""
-        self._stopping = True
         for rollout in self._rollouts:
             rollout.stop()
 
@@ -261,14 +271,11 @@ class Batch:
         return trajectory
 
     async def _outcome(self, rollout: Rollout) -> Trajectory:
-        unbegun = RunStopped("The trajectory was stopped before it began")
-        if self._stopping:
-            return rollout.failed(unbegun)
         try:
             return await rollout.run()
         except asyncio.CancelledError:
             if not rollout.stopping:
                 raise
-            return rollout.failed(unbegun)
+            return rollout.failed(unbegun())
         except Exception as trouble:  # noqa: BLE001 - it is this trajectory's and no other's
             return rollout.failed(trouble)

@@ -1,0 +1,386 @@
+"""What tests see of the code's objects: proxies that ask the code's process, and never compare.
+
+An object of the code is equal to another one of the same class with equal fields, as they were
+told when it last came here, before there was anything to compare it with; and to nothing plain,
+whatever its own `__eq__` says. Operators go to the code only where an answer gives nothing away:
+an object of a class that the tests do not know is not asked whether it is near to, greater than
+or holds a value of the tests, as it would learn what it should have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, NoReturn, Protocol
+
+NUMBER, LINK, KNOWN = "_nbrefine_number", "_nbrefine_link", "_nbrefine_known"
+
+
+class Asks(Protocol):
+    """What proxies need of the connection."""
+
+    quiet: bool
+    """Whether nothing may be asked, as text is being made of values."""
+
+    def request(self, operation: str, /, *arguments: Any, **named: Any) -> Any: ...
+
+    def fields(self, number: int) -> dict[str, Any] | None: ...
+
+
+class Code:
+    """An object of the code."""
+
+    __slots__ = (NUMBER,)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _PREDICATES and not known(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return link(self).request("get", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        link(self).request("set", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        link(self).request("del", self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and _equal(self, other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(number(self))
+
+    def __repr__(self) -> str:
+        return _shown(self)
+
+    def __copy__(self) -> Any:
+        return link(self).request("copy", self)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return link(self).request("deepcopy", self)
+
+    def __dir__(self) -> Any:
+        return link(self).request("dir", self)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("an object of the code cannot be pickled by the tests")
+
+
+class CodeClass(type):
+    """A class of the code: calling it makes an object there."""
+
+    def __call__(cls, *arguments: Any, **named: Any) -> Any:
+        return link(cls).request("call", cls, *arguments, **named)
+
+    def __getattr__(cls, name: str) -> Any:
+        return link(cls).request("get", cls, name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        link(cls).request("set", cls, name, value)
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(link(cls).request("iter", cls))
+
+    def __len__(cls) -> int:
+        return int(link(cls).request("len", cls))
+
+    def __bool__(cls) -> bool:
+        return True
+
+    def __getitem__(cls, key: Any) -> Any:
+        return link(cls).request("getitem", cls, key)
+
+    def __contains__(cls, item: Any) -> bool:
+        return bool(link(cls).request("contains", cls, item))
+
+    def __repr__(cls) -> str:
+        return f"<class {f'{cls.__module__}.{cls.__name__}'!r}>"
+
+
+class CodeFunction:
+    """A function, or anything of its kind, of the code."""
+
+    def __init__(self, asks: Asks, place: int, name: str) -> None:
+        self.__dict__.update({LINK: asks, NUMBER: place, "__name__": name, "__qualname__": name})
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.__dict__[LINK].request("call", self, *arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__[LINK].request("get", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__[LINK].request("set", self, name, value)
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self.__dict__[LINK].request("get", self, "__doc__")
+
+    def __repr__(self) -> str:
+        return f"<function {self.__dict__['__name__']}>"
+
+
+def coroutine_function(asks: Asks, function: Any, name: str) -> Callable[..., Any]:
+    """Make a coroutine function, so that tests see that what it gives is to be awaited."""
+
+    async def call(*arguments: Any, **named: Any) -> Any:
+        return await asks.request("call", function, *arguments, **named)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+async def coroutine(asks: Asks, awaited: Any) -> Any:
+    """Give what a coroutine of the code gives, once it is awaited here."""
+    return asks.request("await", awaited)
+
+
+def generate(asks: Asks, iterator: Any) -> Generator[Any, Any, Any]:
+    """Give the items of an iterator of the code: one, then more and more at a time."""
+    count = 1
+    given: list[Any] = []
+    while True:
+        items, state, extra = asks.request("next", iterator, count)
+        if state == "same":
+            if extra == len(given):
+                given.append(items[-1])
+            else:
+                items[-1] = _become(given[extra], items[-1])
+        count = min(count * 2, 1_000)
+        for item in items:
+            sent = yield item
+            while sent is not None:
+                answers, state, extra = asks.request("send", iterator, sent)
+                if not answers:
+                    return extra
+                count = 1  # who sends wants to know what comes next before it is made
+                sent = yield answers[0]
+        if state == "end":
+            return extra
+
+
+class CodeIterator:
+    """An iterator of the code that is no generator."""
+
+    def __init__(self, items: Iterator[Any], name: str) -> None:
+        self._items = items
+        self._name = name
+
+    def __iter__(self) -> CodeIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._items)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} object>"
+
+
+def code_class(
+    asks: Asks, name: str, module: str, bases: tuple[type, ...], special: set[str], *, known: bool
+) -> type:
+    """Make a class for the tests with the special methods that the code's class has."""
+    body: dict[str, Any] = {
+        "__slots__": (),
+        "__module__": module,
+        LINK: asks,
+        KNOWN: known,
+        **{method: _METHODS[method] for method in special if method in _METHODS},
+    }
+    if "-hash" in special:
+        body["__hash__"] = None
+    elif "__hash__" not in special:
+        body["__hash__"] = Code.__hash__
+    return CodeClass(name, bases or (Code,), body)
+
+
+def create(kind: type, place: int) -> Any:
+    """Make the proxy of an object that exists in the code's process."""
+    made: Any = object.__new__(kind)
+    object.__setattr__(made, NUMBER, place)
+    return made
+
+
+def number(proxy: Any) -> int:
+    """Give the number that the code's process knows an object by."""
+    place: int = object.__getattribute__(proxy, NUMBER)
+    return place
+
+
+def link(proxy: Any) -> Asks:
+    """Give the connection of a proxy or its class."""
+    kind = proxy if isinstance(proxy, CodeClass) else type(proxy)
+    asks: Asks = type.__getattribute__(kind, LINK)
+    return asks
+
+
+def known(proxy: Any) -> bool:
+    """Tell whether the tests know the class of an object by its name."""
+    return bool(type.__getattribute__(type(proxy), KNOWN))
+
+
+# Equality
+
+_compared: list[tuple[int, int]] = []
+
+
+def _equal(one: Any, other: Any) -> bool:
+    pair = (number(one), number(other))
+    if pair in _compared:  # they hold themselves, and so far all was equal
+        return True
+    mine, yours = link(one).fields(pair[0]), link(one).fields(pair[1])
+    if mine is None or yours is None:
+        return False
+    _compared.append(pair)
+    try:
+        return mine == yours
+    finally:
+        _compared.remove(pair)
+
+
+_shown_now: list[int] = []
+
+
+def _shown(proxy: Any) -> str:
+    """Give a text of an object without asking for it."""
+    name, place = type(proxy).__name__, number(proxy)
+    fields = None if place in _shown_now else link(proxy).fields(place)
+    if not fields:
+        return f"<{name} object>"
+    _shown_now.append(place)
+    try:
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in fields.items())})"
+    finally:
+        _shown_now.remove(place)
+
+
+def _become(target: Any, content: Any) -> Any:
+    if type(target) is not type(content):
+        return content
+    target.clear()
+    (target.extend if type(target) in (list, bytearray) else target.update)(content)
+    return target
+
+
+# Special methods: each asks for an operation of that name
+
+
+def _asking(operation: str) -> Callable[..., Any]:
+    def method(self: Any, *arguments: Any, **named: Any) -> Any:
+        return link(self).request(operation, self, *arguments, **named)
+
+    return method
+
+
+def _checked(operation: str, kind: type) -> Callable[..., Any]:
+    def method(self: Any) -> Any:
+        value = link(self).request(operation, self)
+        if type(value) is not kind:
+            raise TypeError(f"{type(self).__name__} gave no {kind.__name__}")
+        return value
+
+    return method
+
+
+def _text(operation: str) -> Callable[..., str]:
+    def method(self: Any) -> str:
+        if link(self).quiet:
+            return _shown(self)
+        value = link(self).request(operation, self)
+        return value if type(value) is str else _shown(self)
+
+    return method
+
+
+def _operator(operation: str, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, Code) and not known(self):
+            return NotImplemented
+        return link(self).request(operation, *((other, self) if swapped else (self, other)))
+
+    return method
+
+
+def _contains(self: Any, item: Any) -> bool:
+    if known(self):
+        return bool(link(self).request("contains", self, item))
+    return any(item is each or item == each for each in self)
+
+
+def _next(self: Any) -> Any:
+    items, state, extra = link(self).request("next", self, 1)
+    if state == "end" and not items:
+        raise StopIteration(extra)
+    return items[0]
+
+
+def _exit(self: Any, kind: object, error: object, trace: object) -> Any:
+    return link(self).request("exit", self, error)
+
+
+_BINARY = {
+    **dict.fromkeys(
+        [
+            "add",
+            "sub",
+            "mul",
+            "truediv",
+            "floordiv",
+            "mod",
+            "divmod",
+            "pow",
+            "matmul",
+            "lshift",
+            "rshift",
+            "xor",
+        ]
+    ),
+    "and": "and_",
+    "or": "or_",
+}
+_METHODS: dict[str, Any] = {
+    "__len__": _asking("len"),
+    "__iter__": _asking("iter"),
+    "__next__": _next,
+    "__anext__": _asking("anext"),
+    "__aiter__": lambda self: self,
+    "__bool__": _checked("bool", bool),
+    "__str__": _text("str"),
+    "__repr__": _text("repr"),
+    "__bytes__": _asking("bytes"),
+    "__format__": _asking("format"),
+    "__hash__": _checked("hash", int),
+    "__int__": _checked("int", int),
+    "__float__": _checked("float", float),
+    "__complex__": _checked("complex", complex),
+    "__index__": _checked("index", int),
+    "__abs__": _asking("abs"),
+    "__round__": _asking("round"),
+    "__neg__": _asking("neg"),
+    "__pos__": _asking("pos"),
+    "__invert__": _asking("invert"),
+    "__reversed__": _asking("reversed"),
+    "__call__": _asking("call"),
+    "__getitem__": _asking("getitem"),
+    "__setitem__": _asking("setitem"),
+    "__delitem__": _asking("delitem"),
+    "__contains__": _contains,
+    "__enter__": _asking("enter"),
+    "__exit__": _exit,
+    **{f"__{name}__": _operator(operation or name) for name, operation in _BINARY.items()},
+    **{
+        f"__r{name}__": _operator(operation or name, swapped=True)
+        for name, operation in _BINARY.items()
+    },
+    **{f"__i{name}__": _operator(f"i{name}") for name in _BINARY if name not in ("divmod", "pow")},
+    **{f"__{name}__": _operator(name) for name in ("lt", "le", "gt", "ge")},
+}
+
+# Methods of Python's own classes that say yes or no to what they are given.
+_PREDICATES = {
+    name
+    for kind in (str, bytes, set, frozenset)
+    for name in dir(kind)
+    if name.startswith(("is", "startswith", "endswith"))
+}

@@ -1,0 +1,386 @@
+"""The process of the tests: runs them one by one, with proxies for the names that are the code's.
+
+It is trusted and the code's process is not: values are compared here, what is told of them is
+made here, and the code sees of the tests what they pass to it and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import sys
+import time
+import types
+from typing import TYPE_CHECKING, Any
+
+from . import frames, link
+from .candidate import CODE, NAME, PRELOAD, SETUP
+from .clock import Clock, Overdue
+from .link import Link
+from .names import Names, Told
+from .peer import Gone
+from .plain import string
+
+if TYPE_CHECKING:
+    from nbrefine.kernel.inside import cases
+    from nbrefine.kernel.inside.record import Recorder
+    from nbrefine.kernel.inside.units import Units
+else:  # the very files of that package, loaded by path
+    from _nbrefine_inside import cases
+    from _nbrefine_inside.record import Recorder
+    from _nbrefine_inside.units import Units
+
+__all__ = ["PRELOAD", "serve"]
+
+MAX_TIMEOUTS = 3
+"""After so many cases that ran too long the others are not run."""
+NONE_FOUND = "no tests were found: write asserts, check(candidate) or functions called test_…"
+
+_LINE = 200  # characters of a line of the code in a message
+
+
+def serve(report: socket.socket, calls: socket.socket) -> None:
+    """Run one job that comes over `report`, with the code at the other end of `calls`."""
+    job = frames.receive(report)
+    if job is not None:
+        Tester(report, calls, job).run()
+
+
+class Tester:
+    """One check.
+
+    Parameters
+    ----------
+    report: where results go.
+    calls: the connection with the code.
+    job: setup, code, tests, entry_point; test_timeout and code_timeout in seconds.
+    """
+
+    def __init__(self, report: socket.socket, calls: socket.socket, job: dict[str, Any]) -> None:
+        self._report = report
+        self._clock = Clock(self._tell)
+        self._link = Link(calls, self._clock)
+        self._job = job
+        module = sys.modules[link.TESTS] = types.ModuleType(link.TESTS)
+        self._names: dict[str, Any] = module.__dict__
+        self._taken: set[str] = set()
+        self._values: list[str] = []
+
+    def run(self) -> None:
+        """Plan, run the code, run the tests; tell what came of each."""
+        try:
+            planned = cases.plan(self._job["tests"], self._job["entry_point"])
+        except SyntaxError as error:
+            self._refuse(f"the tests do not parse: line {error.lineno}: {error.msg}")
+            return
+        except (ValueError, RecursionError, MemoryError) as error:
+            self._refuse(f"the tests do not parse: {error}")
+            return
+        if not planned.cases:
+            self._refuse(NONE_FOUND)
+            return
+        self._tell(
+            {
+                "cases": [
+                    {"name": case.name, "expression": case.expression} for case in planned.cases
+                ]
+            }
+        )
+        self._found = Names(self._job["tests"], self._job["setup"], self._job["entry_point"])
+        _seed()
+        results = Results(planned.cases, self._tell)
+        told = self._load()
+        if told is None:
+            results.leave("the code did not run")
+        else:
+            self._run_all(planned, told, results)
+        self._tell({"done": True})
+
+    def _load(self) -> dict[str, Told] | None:
+        """Run setup and code, and give the names they left; None where they did not run."""
+        started = time.monotonic()
+        status, message, told = "ok", "", {}
+        names = self._found
+        self._link.known = names.known_classes
+        self._clock.start(self._job["code_timeout"])
+        try:
+            rows = self._link.request("load", self._job["setup"], self._job["code"])
+            told = {string(name): Told(*map(string, rest)) for name, *rest in rows}
+            self._clock.stop()
+        except Gone as error:
+            over = self._clock.over
+            status, message = ("timeout", self._over("code")) if over else ("died", str(error))
+        except Overdue:
+            status, message = "timeout", self._over("code")
+        except SystemExit as error:
+            status, message = "exited", self.exited(error)
+        except BaseException as error:  # noqa: BLE001  KeyboardInterrupt of the code's own, too
+            text = str(error)
+            name = type(error).__name__
+            status, message = "error", f"{name}: {text}" if text else name
+            message += self.place(error)
+        finally:
+            self._clock.stop()
+        seconds = time.monotonic() - started
+        if status == "ok":
+            self._link.settle()
+            try:
+                self._bind(names, told)
+            except (Gone, Overdue) as error:
+                status, message = "died", str(error) or self._over("code")
+        self._tell({"code": {"status": status, "message": message, "seconds": seconds}})
+        return told if status == "ok" else None
+
+    def _bind(self, names: Names, told: dict[str, Told]) -> None:
+        """Give the tests the names they do not have themselves."""
+        self._clock.start(self._job["code_timeout"])
+        try:
+            own = names.modules(told)
+            if names.helpers and self._run_setup():
+                own.update({name: self._names[name] for name in names.helpers})
+            self._names.update(own)
+            taken = names.of_code(told, own)
+            values = self._link.request("names", *taken)
+            self._taken = {name for name in taken if told[name].what != "value"}
+            self._names.update(zip(taken, values))  # noqa: B905  `strict` came with Python 3.10
+        finally:
+            self._clock.stop()
+        # A variable of the code may change from test to test; one that tests set is theirs.
+        self._values = [
+            name for name in taken if told[name].what == "value" and name not in names.bound
+        ]
+        module = sys.modules[NAME] = types.ModuleType(NAME)
+        vars(module)["__getattr__"] = self._imported
+
+    def _run_setup(self) -> bool:
+        """Run the task's own setup here, too, for the functions and values it defines."""
+        try:
+            exec(compile(self._job["setup"], SETUP, "exec", dont_inherit=True), self._names)  # noqa: S102
+        except Exception:  # noqa: BLE001  it may need what only the code's process has
+            return False
+        return True
+
+    def _imported(self, name: str) -> Any:
+        """Give a name that the tests import from the code's module."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return (
+                self._names[name] if name in self._taken else self._link.request("names", name)[0]
+            )
+        except KeyError:
+            raise AttributeError(f"the code has no {name}") from None
+
+    # Running the tests
+
+    def _run_all(self, planned: cases.Plan, told: dict[str, Told], results: Results) -> None:
+        if planned.guesses:
+            problem = self._bind_candidate(planned.guesses, told)
+            if problem:
+                results.settle([], {"status": "error", "message": problem})
+                return
+        recorder = CodeRecorder(self, self._link, planned.looped)
+        recorder.emit = results.hear
+        units = Units(planned, self._job["tests"], self._names, recorder)
+        for index in range(len(planned.units)):
+            started = time.monotonic()
+            ending = self._run_unit(units, index)
+            results.settle(planned.of(index), ending, time.monotonic() - started)
+            self._link.settle()
+            if self._link.dead:
+                results.leave(self._link.dead)
+            if results.over:
+                break
+
+    def _bind_candidate(self, guess: str, told: dict[str, Told]) -> str:
+        """Bind the function that `check` is for, where nothing but the code tells it."""
+        found = [
+            name
+            for name, meant in told.items()
+            if meant.what == "function" and name[0] != "_" and name not in self._found.setup
+        ]
+        if not found:
+            return "check() needs a function to test, and the code has none"
+        if len(found) > 1 and guess not in found:
+            return f"check() needs one function to test, and the code has {', '.join(found)}"
+        name = guess if guess in found else found[0]
+        self._names["@candidate"] = self._link.request("names", name)[0]
+        return ""
+
+    def _run_unit(self, units: Units, index: int) -> dict[str, Any] | None:
+        """Run a unit; tell how it ended where that was not by itself."""
+        raised: dict[str, Any] | None = None
+        stopped: BaseException | None = None
+        self._clock.start(self._job["test_timeout"])
+        try:
+            self._refresh()
+            raised = _completed(units, index)
+        except (Gone, Overdue, asyncio.CancelledError) as error:
+            stopped = error
+        except Exception as error:  # noqa: BLE001  of a variable of the code that is gone
+            raised = {"status": "error", "message": f"{type(error).__name__}: {error}"}
+        finally:
+            self._clock.stop()
+        if self._clock.over:
+            return {"status": "timeout", "message": self._over("test")}
+        if self._link.dead:
+            return {"status": "error", "message": self._link.dead}
+        if stopped is not None:
+            return {"status": "error", "message": f"{type(stopped).__name__}: {stopped}"}
+        return raised
+
+    def _refresh(self) -> None:
+        if self._values:
+            values = self._link.request("names", *self._values)
+            self._names.update(zip(self._values, values))  # noqa: B905
+
+    # What is told
+
+    def place(self, error: BaseException) -> str:
+        """Tell the line of the code that raised an error, if it was the code."""
+        filename, line = getattr(error, link.PLACE, ("", 0))
+        if filename not in (CODE, SETUP) or line < 1:
+            return ""
+        source = self._job["code" if filename == CODE else "setup"]
+        lines = cases.lines_of(source)
+        text = lines[line - 1].strip()[:_LINE] if line <= len(lines) else ""
+        return f" ({'' if filename == CODE else 'setup, '}line {line}: {text})"
+
+    def exited(self, error: SystemExit) -> str:
+        """Tell of code that wanted to end its process."""
+        return f"the code called sys.exit({error.code!r}){self.place(error)}"
+
+    def _over(self, what: str) -> str:
+        return f"ran over {self._job[f'{what}_timeout']:g} s"
+
+    def _refuse(self, problem: str) -> None:
+        self._tell({"problem": problem})
+        self._tell({"done": True})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        frames.send(self._report, message)
+
+
+class CodeRecorder(Recorder):
+    """Makes text of values without asking the code's process, which an alarm could cut short."""
+
+    through = (Gone, Overdue, asyncio.CancelledError)
+
+    def __init__(self, tester: Tester, link: Link, looped: set[int]) -> None:
+        super().__init__({}, looped)
+        self._tester = tester
+        self._link = link
+
+    def failed(self, index: int, message: object = None) -> Any:
+        self._link.quiet = True
+        try:
+            return super().failed(index, message)
+        finally:
+            self._link.quiet = False
+
+    def told(self, error: BaseException) -> dict[str, str]:
+        self._link.quiet = True
+        try:
+            told = super().told(error)
+            if hasattr(error, link.PLACE):
+                told["status"] = "error"
+                if isinstance(error, SystemExit):
+                    told["message"] = self._tester.exited(error)
+                elif isinstance(error, AssertionError):
+                    told["message"] = f"AssertionError: {error}{self.place(error)}"
+        finally:
+            self._link.quiet = False
+        return told
+
+    def place(self, error: BaseException) -> str:
+        return self._tester.place(error)
+
+
+class Results:
+    """What is known of each case; told as soon as the unit it stands in has ended."""
+
+    def __init__(self, planned: list[cases.Case], tell: Any) -> None:
+        self.over = False
+        """Whether nothing more is to be run."""
+        self._planned = planned
+        self._tell = tell
+        self._known: dict[int, dict[str, Any]] = {}
+        self._begun: set[int] = set()
+        self._timeouts = 0
+        for index, case in enumerate(planned):
+            if case.unsupported:
+                self._know(index, {"status": "not-run", "message": case.unsupported})
+        self._told: set[int] = set()
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take in what the recorder says of a case."""
+        if "begin" in message:
+            self._begun.add(message["begin"])
+        else:
+            fields = dict(message)
+            self._know(fields.pop("case"), fields)
+
+    def settle(self, here: list[int], ending: dict[str, Any] | None, seconds: float = 0.0) -> None:
+        """Settle the cases of a unit; without cases, all others build on it."""
+        if ending is not None:
+            concerned = here or list(range(len(self._planned)))
+            self._blame(concerned, ending)
+            self.over = self.over or not here
+            self._timeouts += ending["status"] == "timeout"
+        for case in here:
+            if case not in self._known:
+                message = "" if case in self._begun else "never reached"
+                self._know(case, {"status": "passed", "message": message})
+        for case in here:
+            self._known[case].setdefault("seconds", seconds)
+        self._tell_known()
+        if self._timeouts >= MAX_TIMEOUTS:
+            self.leave(f"{self._timeouts} tests ran too long")
+
+    def leave(self, why: str) -> None:
+        """Leave the cases that have not been run."""
+        self.over = True
+        for case in range(len(self._planned)):
+            if case not in self._known:
+                self._know(case, {"status": "not-run", "message": why})
+        self._tell_known()
+
+    def _blame(self, concerned: list[int], ending: dict[str, Any]) -> None:
+        """Put an ending on the cases that were at work, or else on the next one."""
+        unknown = [case for case in concerned if case not in self._known]
+        at_work = [case for case in unknown if case in self._begun] or unknown[:1]
+        for case in unknown:
+            left = {"status": "not-run", "message": "what comes before it did not end"}
+            self._know(case, ending if case in at_work else left)
+
+    def _know(self, case: int, fields: dict[str, Any]) -> None:
+        self._known[case] = dict(fields)
+
+    def _tell_known(self) -> None:
+        for case in sorted(self._known.keys() - self._told):
+            self._told.add(case)
+            empty = {"expression": "", "got": "", "expected": "", "message": "", "seconds": 0.0}
+            fields = {**empty, **self._known[case]}
+            fields["expression"] = fields["expression"] or self._planned[case].expression
+            self._tell({"case": case, **fields})
+
+
+def _completed(units: Units, index: int) -> dict[str, str] | None:
+    """Run a unit to its end, on a loop if it needs one."""
+    if not units.needs_await(index):
+        work = units.run(index, awaits=False)
+        try:
+            work.send(None)
+        except StopIteration as ended:
+            told: dict[str, str] | None = ended.value
+            return told
+        work.close()
+    return asyncio.run(units.run(index, awaits=True))
+
+
+def _seed() -> None:
+    random.seed(0)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(0)

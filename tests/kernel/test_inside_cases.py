@@ -92,6 +92,17 @@ def test_a_test_that_needs_a_fixture_is_kept_by_name_and_says_so() -> None:
     assert case.unsupported == "pytest fixtures are not supported (tmp_path)"
 
 
+def test_a_function_that_the_source_gives_its_arguments_is_no_test_with_fixtures() -> None:
+    source = (
+        "def test_add(given, wanted):\n    assert add(*given) == wanted\n"
+        "for row in [((1, 1), 2), ((1, 2), 3)]:\n    test_add(*row)\n"
+    )
+    planned = plan(source)
+    assert [(case.name, case.expression, case.looped) for case in planned.cases] == [
+        ("test_1", "test_add(*row)", True)
+    ]
+
+
 def test_calls_of_checking_functions_and_raises_blocks_are_tests() -> None:
     source = """
 def same(a, b): assert a == b

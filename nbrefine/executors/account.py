@@ -10,7 +10,9 @@ from nbrefine.executors.base import CodeExecutionResult
 from nbrefine.values import CaseResult, TestReport, Verdict
 
 ENDED = "the code's process ended"
-"""How the tester tells that the candidate's process is gone; how it went is added to it."""
+"""How a reader is told that the candidate's process is gone; how it went is added to it."""
+
+_TOLD = (ENDED, "the connection has ended")  # how the tester tells it
 
 _NOT_RUN = "the code did not run to its end"
 
@@ -62,9 +64,7 @@ class Account:
     @property
     def lost_candidate(self) -> bool:
         """Whether the candidate's process is told to have ended by itself."""
-        return self.trouble.startswith(ENDED) or any(
-            case.message.startswith(ENDED) for case in self.cases
-        )
+        return any(map(_tells_end, (self.trouble, *(case.message for case in self.cases))))
 
     def explain_end(self, status: int) -> None:
         """Add to what is told of the candidate's end how it went.
@@ -74,9 +74,10 @@ class Account:
         status: exit code, or minus the signal.
         """
         how = f"{ENDED}: {_named(status)}"
-        self.trouble = self.trouble.replace(ENDED, how, 1)
+        if _tells_end(self.trouble):
+            self.trouble = how
         self.cases = [
-            replace(case, message=case.message.replace(ENDED, how, 1)) for case in self.cases
+            replace(case, message=how) if _tells_end(case.message) else case for case in self.cases
         ]
 
     def run_out(self, limit: float) -> None:
@@ -97,7 +98,7 @@ class Account:
             return "invalid-task"
         if all(status == "passed" for status in statuses):
             return "solved"
-        if self.lost_candidate:
+        if self.lost_candidate or self.code == "died":
             return "crashed"
         if self.code == "timeout" or "timeout" in statuses:
             return "timeout"
@@ -140,6 +141,10 @@ def _with_message(case: CaseResult, trouble: str) -> CaseResult:
     if case.got or case.expected:
         return replace(case, message=f"got {case.got}, expected {case.expected}")
     return replace(case, message=f"{case.expression or case.name} does not hold")
+
+
+def _tells_end(message: str) -> bool:
+    return message.startswith(_TOLD)
 
 
 def _named(status: int) -> str:

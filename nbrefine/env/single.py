@@ -15,7 +15,16 @@ from uuid import uuid4
 from nbrefine._portal import call_user
 from nbrefine._version import __version__
 from nbrefine.env.base import Environment
-from nbrefine.env.turns import begun, ended, judged, opening_of, refuse_ended, response, solved_stop
+from nbrefine.env.turns import (
+    begun,
+    ended,
+    feedback_texts,
+    judged,
+    opening_of,
+    refuse_ended,
+    response,
+    solved_stop,
+)
 from nbrefine.errors import UsageError
 from nbrefine.rewards.base import RewardFunction, signals_of
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
@@ -136,7 +145,12 @@ class SingleTurnEnvironment(Environment):
             signals,
             terminated=True,
             extracted_action=submission,
-            info={"turn": 1, "submission": submission, "solved": turn.accepted},
+            info={
+                "turn": 1,
+                "submission": submission,
+                "feedback": feedback_texts(signals),
+                "solved": turn.accepted,
+            },
         )
 
 

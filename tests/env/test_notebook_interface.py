@@ -97,6 +97,15 @@ def test_a_kernel_of_ours_that_was_handed_in_has_pure_steps_once_it_has_branched
         assert env.spec.pure_step
 
 
+def test_a_session_whose_hazard_forbids_a_copy_has_no_pure_steps() -> None:
+    setup = "import polars\npolars.DataFrame({'a': [1, 2]}).lazy().sum().collect()\nitems = [1]"
+    with NotebookEnvironment(Task("t", setup=setup, tests="assert len(items) == 3")) as env:
+        state = env.reset()[0]
+        assert not env.spec.pure_step
+        assert "polars" in env.spec.metadata["impure"]
+        assert newest(env.step(state, code("items.append(0)"))).isolation == "rebuild"
+
+
 def test_one_state_stepped_twice_has_two_futures_and_older_states_stay_what_they_were(
     env: NotebookEnvironment,
 ) -> None:

@@ -63,6 +63,12 @@ def test_one_answer_is_judged_and_ends_the_episode(
     assert (result.terminated, result.truncated) == (True, False)
     assert result.rewards.total == float(solved)
     assert result.extracted_action == answer
+    assert result.info == {
+        "turn": 1,
+        "submission": answer,
+        "feedback": ("right" if solved else "wrong",),
+        "solved": solved,
+    }
     assert episode.solved == solved
     assert episode.stop.reason == ("solved" if solved else "submitted")
     assert [turn.verdict for turn in episode.turns] == ["solved" if solved else "failed"]

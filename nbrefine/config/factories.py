@@ -128,7 +128,8 @@ class EnvironmentFactory:
     def create(config: EnvironmentConfig) -> Environment:
         """Make the environment that a configuration describes; closing it releases all of it.
 
-        Tasks with tests that nothing else would judge are judged by their tests.
+        Tasks with tests of which nothing else could say that they are solved are judged by their
+        tests.
 
         Raises
         ------
@@ -139,7 +140,8 @@ class EnvironmentFactory:
             return per_episode()
         inner = _INNER[config.adapter](config)
         execution = config.iterative.code_execution if config.iterative else None
-        if execution is None and _tested(inner) and not (config.judge or inner.reward_functions):
+        judged = inner.reward_functions or (config.judge and config.judge.reward_type == "outcome")
+        if execution is None and _tested(inner) and not judged:
             execution = CodeExecutionConfig()
         if not (config.iterative or execution or config.judge or config.prompts):
             return inner
@@ -246,7 +248,10 @@ def _in_container(config: ContainerConfig, language: str) -> CodeExecutor:
 
 
 def _tested(inner: Environment) -> bool:
-    return isinstance(inner, HuggingFaceEnvironment) and bool(inner.columns.test)
+    if isinstance(inner, HuggingFaceEnvironment):
+        return bool(inner.columns.test)
+    problems = getattr(inner, "problems", None)
+    return isinstance(problems, list) and any(problem.task.tests for problem in problems)
 
 
 def _huggingface(config: EnvironmentConfig) -> HuggingFaceEnvironment:
@@ -393,7 +398,11 @@ class _InItsOwnFolder(NotebookEnvironment):
 
     def __init__(self, tasks: list[Task], **settings: Any) -> None:
         self._own = TemporaryDirectory(prefix="nbrefine-", ignore_cleanup_errors=True)
-        super().__init__(tasks, cwd=self._own.name, **settings)
+        try:
+            super().__init__(tasks, cwd=self._own.name, **settings)
+        except BaseException:
+            self._own.cleanup()
+            raise
 
     async def _close(self) -> None:
         try:

@@ -304,6 +304,7 @@ def test_gsm8k_s_answer_is_the_number_after_the_last_mark() -> None:
         ("First I chose (A). The answer is B, not (C).", "B"),
         ("The answer is A. No, the answer is D.", "D"),
         ("A dog barks.\n\nB.", "B"),
+        ("So:\r\n **B** \r\nDone.", "B"),
         ("(A) is too small and (D) fits", "D"),
         ("the answer is $\\text{C}$ or so: (B)", "B"),
         ("c", "C"),

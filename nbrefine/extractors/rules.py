@@ -251,7 +251,7 @@ class MultipleChoiceExtractor:
             r"(?i:answer|choice|option)(?i:\s+is)?\s*[:=]?\s*"
             rf"[*_$(\[{{\"'`]*({letters})(?![\w'\u2019-])"
         )
-        alone = rf"(?m)^[\s*_(\[\"'`]*({letters})[\s*_)\].:\"'`]*$"
+        alone = rf"(?m)^[ \t*_(\[\"'`]*({letters})[ \t*_)\].:\"'`]*\r?$"
         for pattern in (stated, alone, rf"\(({letters})\)"):
             if matches := re.findall(pattern, text):
                 return answered(matches[-1])

@@ -55,11 +55,8 @@ def tests_of(state: State) -> Tests | None:
     `tests`; or else `hidden.tests`.  A task that names tests, hidden ones too, has no others: its
     row may well hold those that are to stay hidden.
     """
-    hidden = state.hidden
-    task = getattr(hidden, "task", None)
-    if not isinstance(task, Task):
-        task = getattr(getattr(hidden, "episode", None), "task", None)
-    if isinstance(task, Task) and (task.tests or task.hidden_tests):
+    task, hidden = task_of(state), state.hidden
+    if task is not None and (task.tests or task.hidden_tests):
         begun = str(task.metadata.get("prompt_code") or "")
         return Tests(task.tests, task.entry_point, task.setup, begun)
     entry = getattr(hidden, "entry", None)
@@ -68,6 +65,16 @@ def tests_of(state: State) -> Tests | None:
         return Tests(source, name, prompt_code=begun)
     source = _joined(getattr(hidden, "tests", None))
     return Tests(source) if source else None
+
+
+def task_of(state: State) -> Task | None:
+    """Find the task that a state is about: `hidden.task`, or its episode's."""
+    hidden = state.hidden
+    for holder in (hidden, getattr(hidden, "episode", None)):
+        task = getattr(holder, "task", None)
+        if isinstance(task, Task):
+            return task
+    return None
 
 
 def _source(entry: Mapping[str, Any]) -> str:
@@ -105,6 +112,10 @@ class CodeExecutionReward(IOReward):
     test_extractor: gives the tests; by default `tests_of`.
     name, reward_type, weight: of the signals.
     timeout: seconds for the code and all of its tests.
+
+    Raises
+    ------
+    UsageError: the executor is none, or the timeout is not positive.
     """
 
     def __init__(
@@ -118,6 +129,11 @@ class CodeExecutionReward(IOReward):
         weight: float = 1.0,
         timeout: float = 30.0,
     ) -> None:
+        if not callable(getattr(executor, "execute", getattr(executor, "aexecute", None))):
+            raise UsageError(
+                f"{executor!r} executes no code",
+                hint="Give an object with execute(code, test_code, *, timeout)",
+            )
         if not timeout > 0:
             raise UsageError(f"timeout is {timeout}, but nothing runs in no time")
         self.executor = executor
@@ -195,6 +211,8 @@ class CodeExecutionReward(IOReward):
             "problem": report.problem,
             "seconds": dict(getattr(result, "seconds", {})),
             "isolation": list(getattr(result, "isolation", ())),
+            "stdout": getattr(result, "stdout", ""),
+            "stderr": getattr(result, "stderr", ""),
             **facts,
         }
         if verdict == "invalid-task":

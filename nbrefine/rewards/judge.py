@@ -28,10 +28,10 @@ from nbrefine.models import Model, resolve
 from nbrefine.prompts import fence_output, fill
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.base import IOReward
-from nbrefine.rewards.code import tests_of
+from nbrefine.rewards.code import task_of, tests_of
 from nbrefine.rewards.format import expected_answer
 from nbrefine.state import Action, State
-from nbrefine.values import Message, Reply, RewardType, Sampling, Signal, Task
+from nbrefine.values import Message, Reply, RewardType, Sampling, Signal
 
 SHOWN = 30_000
 """Characters of a submission and of a reference that a judge is shown."""
@@ -284,11 +284,10 @@ def _named(name: str) -> JudgePromptTemplate:
 
 
 def _task(state: State) -> str:
-    hidden = state.hidden
-    task = getattr(hidden, "task", None)
+    task = task_of(state)
     given = (
-        getattr(hidden, "task_prompt", None),
-        task.prompt if isinstance(task, Task) else task,
+        getattr(state.hidden, "task_prompt", None),
+        task.prompt if task else getattr(state.hidden, "task", None),
         state.observation.task,
     )
     return next(
@@ -299,8 +298,8 @@ def _task(state: State) -> str:
 def _reference(state: State) -> str:
     if known := expected_answer(state):
         return known
-    task = getattr(state.hidden, "task", None)
-    return task.reference if isinstance(task, Task) else ""
+    task = task_of(state)
+    return task.reference if task else ""
 
 
 def own_words(text: str, submission: str = "") -> str:

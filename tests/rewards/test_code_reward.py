@@ -443,6 +443,13 @@ def test_prose_is_put_behind_no_prompt() -> None:
     assert judged(OwnExecutor(), state(task=task), "ok").feedback.startswith(NO_CODE)  # type: ignore[union-attr]
 
 
+def test_all_that_the_code_printed_is_in_the_record() -> None:
+    printed = "x" * 5000
+    signal = judged(Given(passed=1, total=1, stdout=printed, stderr="!"), having("assert f"), ADD)
+    assert signal.metadata is not None
+    assert (signal.metadata["stdout"], signal.metadata["stderr"]) == (printed, "!")
+
+
 def test_the_report_is_read_back_from_a_record_of_the_signal() -> None:
     report = TestReport(CASES, problem="the process ended")
     signal = judged(Given(passed=1, total=8, report=report), having("assert f"), ADD)
@@ -488,6 +495,11 @@ def test_an_own_executor_runs_in_a_thread_of_its_own() -> None:
     judged(executor, having(TESTS), ADD)
     assert executor.threads[0] is not threading.main_thread()
     assert executor.threads[0].name == "nbrefine-user"
+
+
+def test_what_executes_nothing_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="executes no code"):
+        CodeExecutionReward("python3")  # type: ignore[arg-type]
 
 
 def test_a_time_limit_of_nothing_is_refused() -> None:

@@ -32,7 +32,7 @@ from nbrefine.rewards.judge import (
     own_words,
 )
 from nbrefine.state import Action, Observation, State
-from nbrefine.values import Message, Reply, RewardType, Sampling, Signal, Task, Usage
+from nbrefine.values import Episode, Message, Reply, RewardType, Sampling, Signal, Task, Usage
 
 if TYPE_CHECKING:
     from tests.models.conftest import LoopbackServer
@@ -256,6 +256,7 @@ def test_the_judge_sees_task_submission_and_reference_and_no_place_is_filled_twi
         ({"task_prompt": "inner", "task": Task("whole")}, "inner"),
         ({"task": Task("whole")}, "whole"),
         ({"task": "said"}, "said"),
+        ({"episode": Episode(Task("recorded"))}, "recorded"),
         ({}, "seen"),
     ],
 )
@@ -321,6 +322,7 @@ def test_a_judge_that_saw_no_reference_tells_all_it_thinks() -> None:
 def test_a_reference_solution_of_the_task_is_one_too() -> None:
     judge = says("Write 6 * 7.\n[[2]]", template="correctness")
     signal = judged(judge, task=Task("What is 6 times 7?", reference="6 * 7"))
+    assert "6 * 7" in judge.backend.requests[0][-1].content  # type: ignore[attr-defined]
     assert signal.feedback is not None
     assert "6 * 7" not in signal.feedback
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import nbrefine
@@ -17,6 +22,7 @@ from nbrefine.budget import Budget
 from nbrefine.driver import Driver, EpisodeRun
 from nbrefine.env import Environment, NotebookEnvironment
 from nbrefine.env.iterative import IterativeEnvironment, IterativeTask
+from nbrefine.env.single import Problem, SingleTurnEnvironment
 from nbrefine.errors import KernelError, ModelUnavailableError, RecordError, RunStopped, UsageError
 from nbrefine.models.recorded import RecordedModel
 from nbrefine.models.scripted import ScriptedModel
@@ -519,6 +525,10 @@ def test_bad_settings_are_refused() -> None:
         TrajectoryRunner(env, ["x"], env_factory=iterative)
     with pytest.raises(UsageError, match="system_prompt"):
         TrajectoryRunner(env, ["x"], system_prompt="S", system_prompt_fn=lambda state: "S")
+    with pytest.raises(UsageError, match="list is no environment"):
+        TrajectoryRunner([], ["x"])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="list is no environment"):
+        TrajectoryRunner(backend=["x"], env_factory=list).run_trajectory()  # type: ignore[arg-type]
     runner = TrajectoryRunner(env, ["x"])
     with pytest.raises(UsageError, match="batch_size"):
         runner.run_batch([0], batch_size=0)
@@ -684,11 +694,12 @@ def test_the_log_gets_a_line_for_every_turn_and_every_end() -> None:
     ]
 
 
-def test_an_answer_of_the_data_set_is_a_success_too() -> None:
-    env = IterativeEnvironment(
-        tasks=[IterativeTask("TASK0", "four")], extra_rewards=(AnswerReward(),)
-    )
-    assert TrajectoryRunner(env, ["zero", "four"]).run_trajectory().success
+def test_a_single_answer_is_a_trajectory_too() -> None:
+    problem = Problem(Task("TASK"), expected_answer="four")
+    env = SingleTurnEnvironment([problem, problem], rewards=(AnswerReward(),))
+    right, wrong = TrajectoryRunner(env, ["four", "zero"]).run_batch([0, 1], batch_size=1)
+    assert [(t.length, t.success) for t in (right, wrong)] == [(1, True), (1, False)]
+    assert all(t.transitions[0].terminated for t in (right, wrong))
 
 
 TASKS = [
@@ -728,3 +739,55 @@ def test_one_notebook_environment_runs_its_trajectories_one_after_the_other() ->
     assert [t.success for t in batch] == [True, True]
     assert all(chat[0] == Message("system", "MINE") for chat in model.requests)
     assert all("[Turn " in chat[-1].content for chat in model.requests)
+
+
+HANGING = '''
+import sys
+from nbrefine.env import NotebookEnvironment
+from nbrefine.runner import TrajectoryRunner
+from nbrefine.values import Task
+
+home, pids, runs = sys.argv[1:]
+cell = f"""
+import os, pathlib, time
+(pathlib.Path({pids!r}) / str(os.getpid())).touch()
+time.sleep(3600)
+"""
+
+def make():
+    return NotebookEnvironment(Task("t"), timeout=None, cwd=home)
+
+runner = TrajectoryRunner(backend=lambda messages: f"```python{cell}```", env_factory=make,
+                          record=runs)
+runner.run_batch([0, 0], batch_size=2)
+'''
+
+
+def test_ctrl_c_ends_every_kernel_of_a_batch_and_closes_every_record(tmp_path: Path) -> None:
+    home, pids, runs = (tmp_path / name for name in ("home", "pids", "runs"))
+    home.mkdir()
+    pids.mkdir()
+    script = [sys.executable, "-c", HANGING, *map(str, (home, pids, runs))]
+    process = subprocess.Popen(script, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_until(lambda: len(list(pids.iterdir())) == 2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait(60)
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+    _wait_until(lambda: not any(psutil.pid_exists(int(path.name)) for path in pids.iterdir()))
+    names = ["task-0000-sample-01.ipynb", "task-0000.ipynb"]
+    assert sorted(path.name for path in runs.iterdir()) == names  # no journal is left
+    for name in names:
+        stop = nbrefine.load(runs / name).stop
+        assert stop is not None
+        assert stop.reason == "stopped"
+
+
+def _wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

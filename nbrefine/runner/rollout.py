@@ -42,6 +42,16 @@ def record_name(task_index: int, sample: int = 0) -> str:
     return f"task-{task_index:04d}{f'-sample-{sample:02d}' if sample else ''}.ipynb"
 
 
+def checked(environment: object) -> Environment:
+    """Give an environment back, and refuse anything else."""
+    if not isinstance(environment, Environment):
+        raise UsageError(
+            f"{type(environment).__name__} is no environment",
+            hint="Give one of nbrefine.env, or a class of your own that derives from Environment",
+        )
+    return environment
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What all trajectories of a runner have in common; see `TrajectoryRunner`."""
@@ -148,7 +158,7 @@ class Rollout:
     async def _begun(self) -> Driver:
         setup = self._setup
         await asyncio.to_thread(self.prepare)
-        env: Environment = await call_user(setup.make)
+        env = checked(await call_user(setup.make))
         try:
             spec = env.spec
             driver = Driver(

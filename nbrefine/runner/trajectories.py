@@ -18,7 +18,7 @@ from nbrefine.history import HistoryFunction, PromptBudget
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import load
 from nbrefine.runner.prompt import TurnInfoConfig, Wording
-from nbrefine.runner.rollout import Batch, Rollout, Setup
+from nbrefine.runner.rollout import Batch, Rollout, Setup, checked
 from nbrefine.state import State
 from nbrefine.stopping import StopRule
 from nbrefine.trajectory import Trajectory
@@ -205,5 +205,6 @@ def _source(
         return factory, None
     if environment is None or factory is not None:
         raise UsageError("A runner needs an environment or an env_factory", hint="Give one of them")
+    checked(environment)
     shared = environment.spec.pure_step and not isinstance(environment, NotebookEnvironment)
     return (lambda: environment), None if shared else asyncio.Lock()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from nbrefine.env.base import Environment
 from nbrefine.env.iterative import (
     IterativeEnvironment,
@@ -15,19 +18,42 @@ from nbrefine.env.single import Problem, SingleTurnEnvironment, SingleTurnHidden
 from nbrefine.env.templates import COUNTED_PROMPTS
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 
+if TYPE_CHECKING:
+    from nbrefine.env.coding import IterativeCodingEnvironment
+    from nbrefine.env.huggingface import HuggingFaceEnvironment
+    from nbrefine.env.reasoning import ReasoningGymEnvironment
+
 __all__ = [
     "COUNTED_PROMPTS",
     "REBUILD_LIMIT",
     "Environment",
+    "HuggingFaceEnvironment",
     "IsolationPolicy",
+    "IterativeCodingEnvironment",
     "IterativeEnvironment",
     "IterativeHidden",
     "IterativeTask",
     "NotebookEnvironment",
     "NotebookHidden",
     "Problem",
+    "ReasoningGymEnvironment",
     "SingleTurnEnvironment",
     "SingleTurnHidden",
     "UnsolvableWarning",
     "WorkspaceMode",
 ]
+
+_HOMES = {
+    "HuggingFaceEnvironment": "huggingface",
+    "IterativeCodingEnvironment": "coding",
+    "ReasoningGymEnvironment": "reasoning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load an environment made of a data set when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

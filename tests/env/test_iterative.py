@@ -28,6 +28,9 @@ from nbrefine.env import (
 )
 from nbrefine.errors import UsageError
 from nbrefine.extractors import CodeBlockExtractor, TagBasedExtractor
+from nbrefine.rewards.base import RewardFunction
+from nbrefine.rewards.format import AnswerReward, FormatReward
+from nbrefine.rewards.judge import JudgeReward
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
 from nbrefine.values import Finish, Message, Reply, RewardType, Signal, SignalBundle, Task, Turn
 
@@ -276,6 +279,34 @@ def test_rewards_can_be_computed_again_for_a_step_that_was_taken() -> None:
         again = env.compute_rewards(state, Action("0.5"), result.next_state)
     assert again == result.rewards
     assert seen[1] == (state, Action("0.5"), result.next_state)
+
+
+def test_judges_form_and_code_judge_one_step_together() -> None:
+    """The composability that the page promises; the judge's words reach the solver."""
+    inner = SingleTurnEnvironment([Problem(Task("Say yes."), expected_answer="yes")])
+    judges = [
+        JudgeReward(lambda messages: "Nearly. [[7]]", "iterative_feedback", name="kind"),
+        JudgeReward(lambda messages: "No. [[4]]", "helpfulness", name="stern"),
+    ]
+    own: list[RewardFunction] = [FormatReward(TagBasedExtractor())]
+    rewards = [*own, AnswerReward(TagBasedExtractor()), *judges]
+    with IterativeEnvironment(inner, extra_rewards=rewards) as env:
+        wrong = env.step(begun(env), Action("no"))
+        right = env.step(wrong.next_state, Action("<answer>yes</answer>"))
+    assert [signal.name for signal in wrong.rewards] == ["format", "correctness", "kind", "stern"]
+    assert [signal.reward for signal in wrong.rewards] == [0.0, 0.0, 6 / 9, 3 / 9]
+    for words in ("Nearly.", "No."):
+        assert words in wrong.next_state.observation.prompt
+    assert (wrong.done, right.terminated) == (False, True)
+
+
+def test_a_judge_that_failed_is_not_held_against_the_model() -> None:
+    inner = SingleTurnEnvironment([Problem(Task("Say yes."))])
+    judge = JudgeReward(lambda messages: "I cannot say.", "correctness")
+    with IterativeEnvironment(inner, extra_rewards=[judge]) as env:
+        result = env.step(begun(env), Action("no"))
+    assert [signal.reward for signal in result.rewards] == [None]
+    assert (newest(result).verdict, result.done) == ("infra-error", False)
 
 
 class Silent:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -120,17 +122,17 @@ class _Told:
 
 def report(result: EvaluationResult, config: EvalConfig) -> None:
     """Tell on stdout how each environment went and where the results are."""
-    ks = sorted({k for each in result.metrics.values() for k in each.accuracy.pass_at_k} - {1})
+    most = max((k for each in result.metrics.values() for k in each.accuracy.pass_at_k), default=1)
     table = Table(box=None, pad_edge=False, show_edge=False)
-    table.add_column("environment", overflow="fold")
-    heads = ("tasks", "episodes", "solved", "95 % interval", *(f"pass@{k}" for k in ks))
-    for head in (*heads, "reward", "tokens"):
+    table.add_column("environment", overflow="fold", min_width=11)
+    heads = ("tasks", "episodes", "solved", "95 % interval", *([f"pass@{most}"] * (most > 1)))
+    for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for name, metrics in result.metrics.items():
-        table.add_row(name, *_figures(metrics, ks))
-    console = Console(highlight=False, markup=False)
-    # Where nobody's terminal limits it, a table is as wide as it needs to be.
-    console.print(table, width=None if console.is_terminal else 200, crop=False)
+        table.add_row(name, *_figures(metrics, most))
+    # Where there is no terminal to limit it, a name is not broken.
+    width = None if sys.stdout.isatty() else 200
+    Console(highlight=False, markup=False, width=width).print(table)
     for name, metrics in result.metrics.items():
         for line in _remarks(metrics):
             typer.echo(f"{name}: {line}" if len(result.metrics) > 1 else line)
@@ -141,35 +143,47 @@ def report(result: EvaluationResult, config: EvalConfig) -> None:
     typer.echo(f"Model: {result.model}   Results: {config.output_dir}")
 
 
-def _figures(metrics: Metrics, ks: list[int]) -> list[str]:
-    accuracy, reward = metrics.accuracy, metrics.trajectory_reward
+def _figures(metrics: Metrics, most: int) -> list[str]:
+    accuracy = metrics.accuracy
     low, high = accuracy.interval
     return [
         str(accuracy.tasks),
         str(accuracy.n),
         f"{_share(accuracy.mean)}{_error(100 * accuracy.std_error, '.1f')}",
         f"{100 * low:.1f} to {100 * high:.1f} %",
-        *(_share(accuracy.pass_at_k.get(k, math.nan)) for k in ks),
-        "-" if math.isnan(reward.mean) else f"{reward.mean:.3g}{_error(reward.std_error, '.2g')}",
-        f"{metrics.usage.total_tokens:,}",
+        *([_share(accuracy.pass_at_k.get(most, math.nan))] * (most > 1)),
     ]
 
 
 def _remarks(metrics: Metrics) -> list[str]:
-    """Say what has no column: the curve, format, what passes and is wrong, what was not counted."""
+    """Say what has no column of its own."""
     told = []
+    pass_at, reward, wrong = (
+        metrics.accuracy.pass_at_k,
+        metrics.trajectory_reward,
+        metrics.passing_but_wrong,
+    )
     if len(metrics.solved_by_attempt) > 1:
-        curve = (f"{n}: {_share(share)}" for n, share in enumerate(metrics.solved_by_attempt, 1))
-        told.append("solved by attempt " + ", ".join(curve))
+        told.append("solved by attempt " + _curve(enumerate(metrics.solved_by_attempt, 1)))
+    if len(pass_at) > 1:
+        told.append("pass@k " + _curve(pass_at.items()))
     if metrics.format_compliance is not None:
         told.append(f"in the form asked for: {_share(metrics.format_compliance.mean)}")
-    if (wrong := metrics.passing_but_wrong) is not None:
+    if wrong is not None:
         told.append(f"passing but wrong: {wrong.count} of {wrong.n} graded")
     if metrics.invalid_tasks:
         told.append(f"not counted: {metrics.invalid_tasks} whose task cannot be judged here")
     if metrics.infra_errors:
         told.append(f"not counted: {metrics.infra_errors} that ended in trouble")
+    if not math.isnan(reward.mean):
+        mean = f"{reward.mean:.3g}{_error(reward.std_error, '.2g')}"
+        tokens = f"{metrics.usage.total_tokens:,} tokens"
+        told.append(f"reward of an episode {mean}; {tokens}, {metrics.seconds:.1f} s in all")
     return told
+
+
+def _curve(points: Iterable[tuple[int, float]]) -> str:
+    return ", ".join(f"{at}: {_share(share)}" for at, share in points)
 
 
 def _share(share: float) -> str:

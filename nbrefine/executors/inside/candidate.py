@@ -9,6 +9,7 @@ builtin or a module by accident is still answered for.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import copy
 import importlib
@@ -25,8 +26,9 @@ from typing import Any
 
 from . import frames
 from .exports import Exports
+from .kinds import Malformed, Unsendable
 from .peer import Gone, Peer
-from .plain import Malformed, Packer, Unpacker, Unsendable, is_mutable
+from .plain import Packer, Unpacker, is_mutable
 from .stand_ins import StandIns
 
 PRELOAD = (
@@ -172,8 +174,9 @@ class Candidate(Peer):
             )
         except Exception as error:  # noqa: BLE001  an answer that cannot be given is the code's
             why = str(error) if isinstance(error, (Unsendable, ValueError)) else repr(error)
-            if isinstance(error, MemoryError):
-                why = "the value is too large to be judged"
+            if isinstance(error, (MemoryError, RecursionError)):
+                large = isinstance(error, MemoryError)
+                why = f"the value is too {'large' if large else 'deep'} to be judged"
             refused = ["error", "builtins", "ValueError", "ValueError", None, [why], [], why, None]
             return frames.pack(["raise", count, refused, [], self._exports.described(), [], None])
 
@@ -205,6 +208,10 @@ class Candidate(Peer):
     def _load(self, setup: str, code: str) -> list[list[str]]:
         """Run setup and code, and tell the names they leave."""
         sys.modules[NAME] = self.module
+        # What the code does to its built-in names, nothing else in this process will see.
+        own = sys.modules["builtins"] = types.ModuleType("builtins")
+        vars(own).update(vars(builtins))
+        vars(self.module)["__builtins__"] = own
         for filename, source in ((SETUP, setup), (CODE, code)):
             lines = [f"{line}\n" for line in source.split("\n")]
             linecache.cache[filename] = (len(source), None, lines, filename)

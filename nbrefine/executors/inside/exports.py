@@ -8,7 +8,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .plain import Packer, Unsendable
+from .kinds import Unsendable
+from .plain import Packer
 
 OBJECTS = 2_000
 """How many objects one answer tells the fields of."""
@@ -152,7 +153,7 @@ class Exports:
                 special.discard("__hash__")
                 special.add("-hash")
             built_in = _built_in(kind).__name__ if BaseException in kind.__mro__ else None
-            fields = list(getattr(kind, "_fields")) if _is_named_tuple(kind) else None  # noqa: B009
+            fields = _named_fields(kind) if _is_named_tuple(kind) else None
             told.append(
                 [
                     *(self._numbers[id(kind)], str(kind.__name__), str(kind.__module__)),
@@ -229,6 +230,15 @@ def _is_named_tuple(kind: type) -> bool:
     return tuple in kind.__mro__ and type(fields) is tuple
 
 
+def _named_fields(kind: Any) -> list[Any]:
+    """Give the fields of a named tuple and the defaults of its last ones, if they are plain."""
+    try:
+        defaults = Packer(_refuse).items(kind._field_defaults.values())
+    except (Unsendable, AttributeError):
+        defaults = []
+    return [list(kind._fields), defaults]
+
+
 def _is_private(name: str) -> bool:
     return name.startswith("__") and not name.endswith("__")
 
@@ -249,6 +259,10 @@ def _origin(value: Any, module: str) -> list[str]:
         what = "function" if kind is types.FunctionType else "class"
         return [what if home == module else "import", home, name]
     return ["value", "", ""]
+
+
+def _refuse(packer: Packer, value: Any) -> list[Any]:
+    raise Unsendable("it is not plain")
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import collections
-import functools
 import inspect
 import socket
 import sys
@@ -20,8 +19,9 @@ from typing import Any
 
 from . import frames, proxies
 from .clock import Clock, Overdue
+from .kinds import Malformed, Unsendable, string, whole
 from .peer import Gone, Peer
-from .plain import Malformed, Packer, Unpacker, Unsendable, string, whole
+from .plain import Packer, Unpacker
 
 TESTS = "__main__"
 """The module that the tests are."""
@@ -274,7 +274,7 @@ class Link(Peer):
             parents = [self._made[whole(base)] for base in bases if base in self._made]
             made: Any
             if fields is not None:
-                made = _named_tuple(name, [string(field) for field in fields])
+                made = self._named_tuple(name, *fields)
             elif error is not None:
                 made = _exception_class(name, module, parents, string(error))
             else:
@@ -285,6 +285,17 @@ class Link(Peer):
                 )
             self._made[number] = made
             self._numbers[id(made)] = number
+
+    def _named_tuple(self, name: str, fields: list[Any], defaults: list[Any]) -> type:
+        """Make a named tuple that is a tuple here; its own methods are the code's."""
+        given = Unpacker(_never).items(defaults)
+        names = [string(field) for field in fields]
+        base = collections.namedtuple(name, names, rename=True, defaults=given)  # type: ignore[misc]  # noqa: PYI024
+
+        def get(this: Any, attribute: str) -> Any:
+            return self.request("get", this, attribute)
+
+        return type(name, (base,), {"__slots__": (), "__getattr__": get})
 
     def _taken_exception(self, unpacker: Unpacker, data: list[Any]) -> BaseException:
         _, module, name, base, number, arguments, fields, text, own = data
@@ -375,18 +386,16 @@ class Link(Peer):
         raise Malformed(f"{operation!r} of what was not lent for it")
 
 
-_named_tuple: Callable[..., Any] = functools.partial(
-    collections.namedtuple,  # noqa: PYI024  its fields are not known before
-    rename=True,
-)
-
-
 def _line(place: Any) -> tuple[str, int]:
     return ("", 0) if place is None else (string(place[0]), whole(place[1]))
 
 
 def _refuse(packer: Packer, value: Any) -> Any:
     raise Unsendable("it is not plain")
+
+
+def _never(unpacker: Unpacker, data: list[Any]) -> Any:
+    raise Malformed("it is not plain")
 
 
 def _mentioned(packed: Any) -> Iterator[int]:
@@ -428,7 +437,11 @@ def _told(error: Any) -> str:
 
 def _standard_exception(module: str, name: str, base: str) -> type[BaseException]:
     """Give a standard class of exceptions that is loaded here, or else the built-in one."""
-    found = getattr(sys.modules.get(module), name, None) if module in _STANDARD else None
+    found = (
+        getattr(sys.modules.get(module), name, None)
+        if module.partition(".")[0] in _STANDARD
+        else None
+    )
     if not (isinstance(found, type) and issubclass(found, BaseException)):
         found = getattr(builtins, base)
     if not (isinstance(found, type) and issubclass(found, BaseException)):

@@ -10,7 +10,9 @@ import socket
 from typing import Any
 
 from . import frames
-from .plain import Malformed
+from .kinds import Malformed
+
+ENDED = "the code's process ended"
 
 
 class Gone(BaseException):
@@ -59,20 +61,20 @@ class Peer:
         """Receive one message."""
         try:
             data = frames.read(self._sock)
-        except OSError as error:
-            raise Gone(str(error)) from None
+        except OSError:
+            raise Gone(ENDED) from None
         except ValueError as error:
             raise Malformed(str(error)) from None
         if data is None:
-            raise Gone("the connection has ended")
+            raise Gone(ENDED)
         return data
 
     def write(self, data: bytes) -> None:
         """Send one message."""
         try:
             frames.write(self._sock, data)
-        except OSError as error:
-            raise Gone(str(error)) from None
+        except OSError:
+            raise Gone(ENDED) from None
 
     @staticmethod
     def understood(data: bytes) -> list[Any]:

@@ -10,7 +10,8 @@ import builtins
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .plain import Malformed, Unpacker
+from .kinds import Malformed
+from .plain import Unpacker
 
 CallBack = Callable[[str, "tuple[Any, ...]", "dict[str, Any]"], Any]
 """Asks the tests' process for an operation on an object of its own."""

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from . import frames, link
 from .candidate import CODE, NAME, PRELOAD, SETUP
 from .clock import Clock, Overdue
+from .kinds import string
 from .link import Link
 from .names import Names, Told
 from .peer import Gone
-from .plain import string
 
 if TYPE_CHECKING:
     from nbrefine.kernel.inside import cases
@@ -288,7 +288,8 @@ class CodeRecorder(Recorder):
                 if isinstance(error, SystemExit):
                     told["message"] = self._tester.exited(error)
                 elif isinstance(error, AssertionError):
-                    told["message"] = f"AssertionError: {error}{self.place(error)}"
+                    text = f"AssertionError: {error}".removesuffix(": ")
+                    told["message"] = f"{text}{self.place(error)}"
         finally:
             self._link.quiet = False
         return told

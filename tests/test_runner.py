@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 import nbrefine
+from nbrefine._portal import Run
 from nbrefine.budget import Budget
 from nbrefine.driver import Driver, EpisodeRun
 from nbrefine.env import Environment, NotebookEnvironment
@@ -582,12 +583,17 @@ def test_a_stopped_trajectory_gives_what_there_is_of_it() -> None:
 def test_a_run_that_is_stopped_at_once_leaves_nothing() -> None:
     made: list[Counted] = []
     runner = TrajectoryRunner(backend=knowing, env_factory=lambda: Counted(made))
-    run, batch = runner.arun_trajectory(0), runner.arun_batch(range(3))
-    run.stop()
-    batch.stop()
-    with pytest.raises(RunStopped):
-        run.result(60)
-    stops = [trajectory.episode.stop for trajectory in batch.result(60)]
+
+    async def main() -> list[Trajectory]:
+        run, batch = runner.arun_trajectory(0), runner.arun_batch(range(3))
+        run.stop()
+        batch.stop()
+        with pytest.raises(RunStopped):
+            await run
+        return await batch
+
+    # On the portal's own loop, so that neither has come far when it is stopped.
+    stops = [trajectory.episode.stop for trajectory in Run(main()).result(60)]
     assert [stop.reason for stop in stops if stop] == ["stopped"] * 3
     assert all(env.closed == 1 for env in made)
 
@@ -700,6 +706,26 @@ def test_a_single_answer_is_a_trajectory_too() -> None:
     right, wrong = TrajectoryRunner(env, ["four", "zero"]).run_batch([0, 1], batch_size=1)
     assert [(t.length, t.success) for t in (right, wrong)] == [(1, True), (1, False)]
     assert all(t.transitions[0].terminated for t in (right, wrong))
+
+
+def test_trajectories_share_the_executor_of_their_environment_and_keep_their_tests_apart() -> None:
+    def answer(messages: Sequence[Message]) -> str:
+        number = messages[0].content.split()[3]
+        right = "tests passed" in messages[-1].content
+        return f"```python\nx = {number if right else 'None'}\n```"
+
+    tasks = [IterativeTask(f"Set x to {n}", test_code=f"assert x == {n}") for n in range(8)]
+    before = set(psutil.Process().children(recursive=True))
+    with IterativeEnvironment(tasks=tasks) as env:
+        batch = TrajectoryRunner(env, answer).run_batch(range(8), batch_size=4)
+        assert set(psutil.Process().children(recursive=True)) - before
+    assert [t.success for t in batch] == [True] * 8
+    assert [t.length for t in batch] == [2] * 8
+    for n, trajectory in enumerate(batch):
+        tests = trajectory.episode.turns[-1].tests
+        assert tests is not None
+        assert [case.expression for case in tests.cases] == [f"x == {n}"]
+    assert set(psutil.Process().children(recursive=True)) - before == set()
 
 
 TASKS = [

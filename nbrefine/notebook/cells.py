@@ -177,7 +177,8 @@ def _details(turn: Turn) -> list[str]:
     code, result = turn.extraction.code, turn.result
     parts = []
     if code:
-        parts += ["Code:", fence(code, turn.extraction.language or "text", lines=400)]
+        label = "Answer:" if turn.tried and wording.runnable(turn) is None else "Code:"
+        parts += [label, fence(code, turn.extraction.language or "text", lines=400)]
     elif turn.reply is not None:
         parts += ["Reply:", fence(turn.reply.text)]
     if result is not None and result.text:

@@ -16,8 +16,10 @@ from rich.console import Console
 import nbrefine
 from nbrefine.env.iterative import IterativeEnvironment, IterativeTask
 from nbrefine.env.single import Problem, SingleTurnEnvironment
+from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.extractors import CodeBlockExtractor, Extractor
 from nbrefine.notebook import from_notebook, to_notebook
+from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.format import AnswerReward
 from nbrefine.runner import TrajectoryRunner
 from nbrefine.state import Action, State
@@ -102,7 +104,12 @@ def test_such_a_record_is_valid_and_gives_the_episode_back(path: Path) -> None:
 
 
 def test_run_all_defines_what_was_accepted_and_passes_its_tests(path: Path) -> None:
-    recorded(path, [WRONG, RIGHT])
+    """Here the code has really run, in processes of the executor."""
+    with CodeExecutionReward(SubprocessCodeExecutor(workers=1)) as reward:
+        episode = recorded(path, [WRONG, RIGHT], reward=reward)
+    assert [turn.verdict for turn in episode.turns] == ["failed", "solved"]
+    assert nbrefine.load(path) == episode
+    assert "candidate(1, 2) == 3; got -1; expected 3" in shown(path)
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     probe = nbformat.v4.new_code_cell("print(add(20, 22), math.pi > 3)")  # type: ignore[no-untyped-call]
     notebook["cells"].append(probe)
@@ -211,6 +218,7 @@ def test_an_accepted_text_is_markdown_and_run_all_says_so(path: Path) -> None:
     assert cells["s01-a02"]["metadata"]["tags"] == ["nbrefine-accepted"]
     assert "The accepted answer is text" in cells["ep-summary"]["source"]
     assert "its best outcome reward is 0" in cells["s01-a01"]["source"]
+    assert "Answer:\n\n```text\n41\n```" in cells["s01-a01"]["source"]
     assert "no session ran it" in cells["s01-a01"]["source"]
 
 

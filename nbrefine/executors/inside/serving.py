@@ -110,6 +110,7 @@ class Nursery:
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            prctl.name("nb-tester" if self._shelter is None else "nb-candidate")
             if self._shelter is None:
                 self._homes.furnish()
             else:

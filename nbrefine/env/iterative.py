@@ -23,6 +23,7 @@ from nbrefine.env.turns import (
     ended,
     feedback_texts,
     judged,
+    refuse_blank,
     refuse_ended,
     response,
     solved_stop,
@@ -115,7 +116,7 @@ class IterativeEnvironment(Environment):
     Parameters
     ----------
     inner: the environment to wrap; it takes one answer, and its `spec` says `pure_step`.
-    tasks: tasks instead of an environment.
+    tasks: tasks instead of an environment, chosen by `options={"task_index": i}` on reset.
     submission_extractor: takes the submission out of a response; without one, and where it finds
         nothing, the submission is the whole response.
     max_turns: submissions until an episode is truncated.
@@ -139,7 +140,7 @@ class IterativeEnvironment(Environment):
     def __init__(
         self,
         inner: Environment | None = None,
-        tasks: Iterable[IterativeTask] | None = None,
+        tasks: Iterable[IterativeTask] | IterativeTask | None = None,
         submission_extractor: Extractor | None = None,
         *,
         max_turns: int = 3,
@@ -157,8 +158,7 @@ class IterativeEnvironment(Environment):
             raise UsageError(f"max_turns is {max_turns}, but an episode has at least one turn")
         if math.isnan(solved_threshold):
             raise UsageError("solved_threshold is nan, which no reward reaches")
-        if submit_keyword is not None and not submit_keyword.strip():
-            raise UsageError("A blank submit_keyword begins every response", hint="Give a word")
+        refuse_blank(submit_keyword)
         if summarize_history and env_model is None:
             raise UsageError("summarize_history needs a model", hint="Give env_model=")
         if summarize_history and history_summarizer is not None:
@@ -215,7 +215,7 @@ class IterativeEnvironment(Environment):
     ) -> tuple[State, dict[str, Any]]:
         options = dict(options or {})
         inner, info = await call(self._inner, "reset", seed=seed, options=options)
-        prompt = inner.observation.prompt
+        prompt = clean_text(inner.observation.prompt)
         task = getattr(inner.hidden, "task", None)
         episode = Episode(
             task=task if isinstance(task, Task) else Task(prompt),
@@ -324,10 +324,10 @@ class IterativeEnvironment(Environment):
     async def _told(self, hidden: IterativeHidden) -> Observation:
         """Tell what came of the newest turn, and of those before it."""
         turns, prompt = hidden.episode.turns, hidden.task_prompt
-        history = ""
+        past = ""
         if self._include_history and len(turns) > 1:
-            history = (await self._past(hidden)).strip("\n") + "\n\n"
-        text = self._templates.feedback(prompt, turns, history)
+            past = (await self._past(hidden)).strip("\n")
+        text = self._templates.feedback(prompt, turns, f"{past}\n\n" if past else "")
         # Where the text holds the attempt, the model's own message would send it once more.
         chat = fresh() if self._templates.shows_submission else full()
         messages = chat(hidden.opening, (replace(turns[-1], feedback=text),))

@@ -21,7 +21,7 @@ from nbrefine.env.cells import cell_signals, cell_verdict, read, with_extra, wit
 from nbrefine.env.points import Hold, Point
 from nbrefine.env.preparation import check_tests, recordable, setup_source
 from nbrefine.env.session import IsolationPolicy, Session
-from nbrefine.env.turns import refuse_ended, response, submits
+from nbrefine.env.turns import refuse_blank, refuse_ended, response, submits
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
@@ -146,6 +146,7 @@ class NotebookEnvironment(Environment):
                 f"There is no isolation {isolation!r}",
                 hint=f"Use one of: {', '.join(get_args(IsolationPolicy))}",
             )
+        refuse_blank(submit_keyword)
         self.max_turns = max_turns
         self._kernel_spec = kernel
         self._timeout = timeout

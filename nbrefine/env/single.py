@@ -15,6 +15,7 @@ from uuid import uuid4
 from nbrefine._portal import call_user
 from nbrefine._version import __version__
 from nbrefine.env.base import Environment
+from nbrefine.env.preparation import recordable
 from nbrefine.env.turns import (
     begun,
     ended,
@@ -113,18 +114,17 @@ class SingleTurnEnvironment(Environment):
         options = options or {}
         index = options.get("task_index", 0)
         problem = await call_user(problem_at, self.problems, index)
+        task = recordable(problem.task)
         episode = Episode(
-            task=problem.task,
+            task=task,
             id=options.get("episode_id") or uuid4().hex,
             created=utc_now(),
             seed=seed,
             version=__version__,
         )
-        hidden = SingleTurnHidden(
-            problem.task, problem.entry, problem.expected_answer, index, episode
-        )
-        prompt = problem.task.prompt
-        observation = Observation(prompt, opening_of(self._system_prompt, prompt), task=prompt)
+        hidden = SingleTurnHidden(task, problem.entry, problem.expected_answer, index, episode)
+        opening = opening_of(self._system_prompt, task.prompt)
+        observation = Observation(task.prompt, opening, task=task.prompt)
         facts = {"task_index": index}
         return State(observation, hidden, StateMetadata(0, episode.id, info=dict(facts))), facts
 

@@ -147,6 +147,17 @@ def opening_of(system: str, prompt: str) -> tuple[Message, ...]:
     return (Message("system", system), asked) if system else (asked,)
 
 
+def refuse_blank(keyword: str | None) -> None:
+    """Refuse a keyword that every response begins with.
+
+    Raises
+    ------
+    UsageError: it is blank.
+    """
+    if keyword is not None and not keyword.strip():
+        raise UsageError("A blank submit_keyword begins every response", hint="Give a word or None")
+
+
 def submits(text: str, keyword: str | None) -> bool:
     """Tell whether a response begins with the keyword that hands it in.
 

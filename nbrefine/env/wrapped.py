@@ -36,7 +36,7 @@ class IterativeTask:
 
 def wrapped(
     inner: Environment | None,
-    tasks: Iterable[IterativeTask] | None,
+    tasks: Iterable[IterativeTask] | IterativeTask | None,
     extra: Sequence[RewardFunction],
 ) -> Environment:
     """Give the environment to wrap.
@@ -49,7 +49,10 @@ def wrapped(
         raise UsageError("Must provide either 'inner' or 'tasks'", hint="Give one of them")
     if inner is None:
         assert tasks is not None
-        return _of_tasks(tuple(tasks), extra)
+        given: tuple[Any, ...] = (tasks,) if isinstance(tasks, IterativeTask) else tuple(tasks)
+        if strange := [task for task in given if not isinstance(task, IterativeTask)]:
+            raise UsageError(f"{strange[0]!r} is no task", hint="Give IterativeTask values")
+        return _of_tasks(given, extra)
     if tasks is not None:
         raise UsageError("Both 'inner' and 'tasks' are given", hint="Give one of them")
     spec = getattr(inner, "spec", None)

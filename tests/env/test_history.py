@@ -128,6 +128,12 @@ def test_a_summarizer_is_given_what_came_before_in_a_thread_of_its_own() -> None
     assert "## Previous attempts" not in shown
 
 
+def test_an_empty_summary_leaves_no_gap() -> None:
+    with iterative(history_summarizer=lambda *_: "") as env:
+        told = states(env, "a", "b")[-1].observation.prompt
+    assert "not the word: B\n\nRevise" in told
+
+
 def test_a_summarizer_that_gives_no_text_is_named() -> None:
     with iterative(history_summarizer=lambda *_: None) as env:
         state = states(env, "a")[-1]

@@ -106,6 +106,7 @@ def test_the_defaults_are_those_of_the_page() -> None:
         ({}, "Must provide either 'inner' or 'tasks'"),
         ({"inner": SingleTurnEnvironment([]), "tasks": [GUESS]}, "Both 'inner' and 'tasks'"),
         ({"tasks": []}, "at least one task"),
+        ({"tasks": ["Write a poem."]}, "'Write a poem.' is no task"),
         ({"tasks": [GUESS], "max_turns": 0}, "max_turns is 0"),
         ({"tasks": [GUESS], "solved_threshold": float("nan")}, "solved_threshold is nan"),
         ({"tasks": [GUESS], "submit_keyword": " "}, "blank submit_keyword"),
@@ -342,6 +343,19 @@ def test_a_response_that_was_cut_off_is_told_so_and_is_no_plain_failure(
         result = env.step(begun(env), Action.from_reply(Reply(text, finish=finish)))
     assert newest(result).verdict == verdict
     assert ("was cut off before its end" in result.next_state.observation.prompt) == told
+
+
+def test_one_task_needs_no_tuple() -> None:
+    with IterativeEnvironment(tasks=GUESS, extra_rewards=(Graded(),)) as env:
+        assert len(env) == 1
+
+
+def test_a_task_s_prompt_can_be_recorded_and_sent_whatever_it_holds() -> None:
+    inner = SingleTurnEnvironment([Problem(Task("caf\ud800"))])
+    with IterativeEnvironment(inner) as env:
+        state = begun(env)
+    assert state.hidden.episode.task.prompt == state.observation.task == "caf\ufffd"
+    state.observation.messages[0].content.encode()
 
 
 def test_lone_surrogates_of_a_response_reach_neither_the_record_nor_the_next_prompt(

@@ -12,12 +12,20 @@ from typing import Any
 import pytest
 
 from nbrefine import notebook
+from nbrefine.config import EnvironmentConfig, EvalConfig
 from nbrefine.env.iterative import IterativeEnvironment
 from nbrefine.env.single import Problem, SingleTurnEnvironment
 from nbrefine.errors import ModelUnavailableError, NbrefineError, RecordError, UsageError
-from nbrefine.evaluation import EvaluationResult, arun_evaluation, run_evaluation
+from nbrefine.evaluation import (
+    EvaluationResult,
+    arun_evaluation,
+    run_evaluation,
+    run_multi_evaluation,
+)
 from nbrefine.evaluation.episodes import TOO_MANY
+from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.models.scripted import ScriptedModel
+from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.format import AnswerReward
 from nbrefine.runner import derived_seed
 from nbrefine.state import Action, State
@@ -310,6 +318,159 @@ def test_stopped_it_gives_what_there_is_and_goes_on_later(tmp_path: Path) -> Non
     model = ScriptedModel(right)
     assert run_evaluation(sums(), model, output_dir=tmp_path).complete
     assert [asked(messages) for messages in model.requests] == ["three and three?"]
+
+
+def coding(hidden_tests: str) -> SingleTurnEnvironment:
+    task = Task(
+        "Write double(x).",
+        id="double",
+        tests="assert double(1) == 2",
+        hidden_tests=hidden_tests,
+        reference="def double(x):\n    return 2 * x",
+    )
+    rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
+    return SingleTurnEnvironment([Problem(task)], rewards=rewards, name="coding")
+
+
+def fenced(code: str) -> str:
+    return f"Here it is:\n```python\n{code}\n```"
+
+
+def test_a_grade_by_hidden_tests_decides_what_passes_and_is_wrong() -> None:
+    replies = [fenced(f"def double(x):\n    return {value}") for value in ("2 * x", "x + 1", "3")]
+    with coding("assert double(4) == 8") as env:
+        result = run_evaluation(env, replies, samples=3, batch_size=1)
+        ungraded = run_evaluation(env, replies, samples=3, batch_size=1, grade=False)
+    (rows,) = result.rows.values()
+    assert [(row.outcome.verdict, row.outcome.graded) for row in rows] == [
+        ("solved", True),
+        ("solved", False),
+        ("failed", None),
+    ]
+    metrics = result.metrics["coding"]
+    assert metrics.accuracy.count == 1
+    assert metrics.passing_but_wrong is not None
+    assert (metrics.passing_but_wrong.count, metrics.passing_but_wrong.n) == (1, 2)
+    assert ungraded.metrics["coding"].accuracy.count == 2
+
+
+def test_a_task_whose_reference_fails_here_counts_for_nothing() -> None:
+    with coding("assert double(4) == 9") as env:
+        result = run_evaluation(env, [fenced("def double(x): return 2 * x")])
+    metrics = result.metrics["coding"]
+    assert (metrics.invalid_tasks, metrics.accuracy.n) == (1, 0)
+
+
+def config(folder: Path, **keys: Any) -> EvalConfig:
+    blocks = [
+        {"prompt": question, "test_code": f"assert answer == {answer}"}
+        for question, answer in ANSWERS.items()
+    ]
+    answers = [fenced(f"answer = {answer}") for answer in ANSWERS.values()]
+    (folder / "replies.json").write_text(json.dumps(2 * answers))
+    environment = {
+        "name": "sums",
+        "adapter": "iterative",
+        "params": {"tasks": blocks},
+        "iterative": {"submission_extractor": "code_block"},
+    }
+    return EvalConfig.from_dict(
+        {
+            "environments": [environment, environment],
+            "model": f"scripted:{folder / 'replies.json'}",
+            "output_dir": str(folder / "out"),
+            "batch_size": 1,
+            **keys,
+        }
+    )
+
+
+def test_all_environments_of_a_configuration_are_run(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    result = run_multi_evaluation(config(tmp_path), progress_callback=lambda *at: seen.append(at))
+    assert list(result.metrics) == ["sums", "sums-2"]
+    assert [metrics.accuracy.mean for metrics in result.metrics.values()] == [1.0, 1.0]
+    assert seen[-1] == (6, 6)
+    assert (tmp_path / "out" / "sums-2" / "results.jsonl").exists()
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"] is True
+
+
+def sent(folder: Path, result: EvaluationResult) -> tuple[Message, ...]:
+    """Give the first prompt of a result's first episode."""
+    notebooks = [row.notebook for row in result.rows["sums"]]
+    return notebook.load(folder / "out" / "sums" / notebooks[0]).turns[0].messages
+
+
+def test_every_key_of_how_it_is_run_takes_effect(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "limit": 1,
+        "samples": 2,
+        "system_prompt": "You add.",
+        "turn_info": {"state_prefix": "<{turn}> "},
+        "inference": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 77, "seed": 5},
+    }
+    asked_for = config(tmp_path, **settings)
+    (tmp_path / "replies.json").write_text(json.dumps([fenced("answer = 2")] * 4))
+    result = run_multi_evaluation(asked_for)
+    assert [len(rows) for rows in result.rows.values()] == [2, 2]
+    assert [row.seed for row in result.rows["sums"]] == [derived_seed(5, 0, n) for n in range(2)]
+    system, first = sent(tmp_path, result)
+    assert system == Message("system", "You add.")
+    assert first.content.startswith("<1> one and one?")
+    reply = result.trajectories["sums"][0].episode.turns[0].reply
+    assert reply is not None
+    drawn = reply.sampling
+    assert (drawn.temperature, drawn.top_p, drawn.max_tokens) == (0.5, 0.9, 77)
+
+
+def test_turn_info_true_takes_the_usual_texts(tmp_path: Path) -> None:
+    result = run_multi_evaluation(config(tmp_path, turn_info=True))
+    assert "[Turn 1/3]" in sent(tmp_path, result)[-1].content
+
+
+def test_a_judge_for_all_is_that_of_environments_without_one(tmp_path: Path) -> None:
+    (tmp_path / "judge.json").write_text(json.dumps(["Good. [[9]]"] * 3))
+    judge = {"model": f"scripted:{tmp_path / 'judge.json'}", "name": "critic"}
+    result = run_multi_evaluation(config(tmp_path, judge=judge))
+    for trajectories in result.trajectories.values():
+        for trajectory in trajectories:
+            signals = trajectory.episode.turns[0].signals
+            assert [signal.name for signal in signals] == ["code_execution", "critic"]
+
+
+def test_a_mistake_in_the_last_environment_is_told_before_the_first_runs(tmp_path: Path) -> None:
+    given = config(tmp_path).to_dict()
+    given["environments"][1]["params"] = {"tasks": []}
+    with pytest.raises(UsageError):
+        run_multi_evaluation(EvalConfig.from_dict(given))
+    assert not (tmp_path / "out").exists()
+
+
+def test_episodes_on_live_kernels_have_one_each(tmp_path: Path) -> None:
+    rows = [
+        {"question": q, "answer": "", "test": f"assert answer == {a}"} for q, a in ANSWERS.items()
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    cells = EnvironmentConfig(name=str(tmp_path / "rows.jsonl"), adapter="notebook")
+    both = threading.Barrier(2, timeout=60)
+
+    async def answer(messages: Sequence[Message]) -> str:
+        await asyncio.to_thread(both.wait)  # passes only where two episodes run at once
+        return fenced(f"answer = {right(messages)}")
+
+    result = run_evaluation(cells, answer, limit=2, batch_size=2, output_dir=tmp_path)
+    assert result.metrics["rows"].accuracy.mean == 1.0
+    (trajectories,) = result.trajectories.values()
+    assert len({trajectory.episode.kernel.pid for trajectory in trajectories}) == 2
+    assert {path.name for path in (tmp_path / "rows" / "episodes").glob("*.ipynb")} == {
+        "task-0000.ipynb",
+        "task-0001.ipynb",
+    }
+
+
+def test_an_environment_without_tasks_is_refused() -> None:
+    with pytest.raises(UsageError, match="single_turn has no tasks"):
+        run_evaluation(SingleTurnEnvironment([]), right)
 
 
 @pytest.mark.parametrize("settings", [{"samples": 0}, {"limit": 0}, {"batch_size": 0}])

@@ -277,12 +277,13 @@ def _standalone(config: EnvironmentConfig) -> SingleTurnEnvironment:
     for key in ("seed", "answer_extractor"):
         if getattr(config, key) is not None:
             raise UsageError(f"{key} does nothing for tasks that are listed", hint="Leave it out")
-    if list(config.params) != ["tasks"] or not isinstance(config.params["tasks"], list):
+    tasks = config.params.get("tasks")
+    if list(config.params) != ["tasks"] or not isinstance(tasks, list) or not tasks:
         raise UsageError(
             'The adapter "iterative" takes its tasks from params.tasks, and nothing else',
             hint="List blocks with prompt, ground_truth and test_code there",
         )
-    problems = [_problem(config.name, at, given) for at, given in enumerate(config.params["tasks"])]
+    problems = [_problem(config.name, at, given) for at, given in enumerate(tasks)]
     return SingleTurnEnvironment(problems[: config.size], name=config.name, adapter="iterative")
 
 

@@ -291,6 +291,8 @@ class _Evaluation:
                     hint="Give a limit",
                 ) from None
             return limit
+        if not tasks:
+            raise UsageError(f"{environment.spec.name} has no tasks", hint="Give it some")
         return tasks if limit is None else min(limit, tasks)
 
     async def _one(self, built: _Built, tasks: int, model: Model) -> None:

@@ -110,6 +110,12 @@ async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child
     """Give the tester its job and take in what it reports, until it is done or time is over."""
     account = Account()
     reader, writer = await asyncio.open_connection(sock=sock)
+
+    def give_up(ended: asyncio.Future[int]) -> None:
+        if ended.exception() is not None:
+            writer.close()  # the tester may wait for long for what cannot come
+
+    candidate.ended.add_done_callback(give_up)
     try:
         async with asyncio.timeout(job.timeout):
             data = frames.pack(job.message)
@@ -131,7 +137,9 @@ async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child
         return account
     finally:
         writer.close()
-    status = await asyncio.wait_for(asyncio.shield(tester.ended), _TOLD)
+    if candidate.ended.done():
+        candidate.ended.result()
+    status = await _end_of(tester)
     raise NurseryLost(f"the process that runs the tests ended with status {status}")
 
 
@@ -151,12 +159,17 @@ async def _leave(account: Account, candidate: Child) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.shield(candidate.ended), _LEAVE)
     candidate.kill()
-    try:
-        status = await asyncio.wait_for(asyncio.shield(candidate.ended), _TOLD)
-    except TimeoutError:
-        raise NurseryLost(f"the code's process was still there {_TOLD:g} s after its end") from None
+    status = await _end_of(candidate)
     if account.lost_candidate:
         account.explain_end(status)
+
+
+async def _end_of(child: Child) -> int:
+    """Give the exit code of a child that has ended or is about to, or minus its signal."""
+    try:
+        return await asyncio.wait_for(asyncio.shield(child.ended), _TOLD)
+    except TimeoutError:
+        raise NurseryLost(f"a process was still there {_TOLD:g} s after its end") from None
 
 
 def _told(limits: Limits) -> Iterator[str]:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -731,6 +732,7 @@ def test_a_task_with_tests_brings_the_reward_that_runs_them() -> None:
     ("text", "verdict"),
     [
         ("I would rather not.", "no-code"),
+        ("import os\ndef add(a, b):\n    os._exit(0)", "crashed"),
         ("def add(a, b):\n    return None", "failed"),
     ],
 )
@@ -746,3 +748,14 @@ def test_a_check_function_is_given_the_entry_point_that_the_task_names() -> None
     with IterativeEnvironment(tasks=[task]) as env:
         assert env.step(begun(env), Action("def add(a, b): return a + b")).terminated
         assert not env.step(begun(env), Action("def add(a, b): return a - b")).terminated
+
+
+def test_closing_it_ends_every_process_that_ran_its_tests() -> None:
+    def children() -> set[int]:
+        return {each.pid for each in psutil.Process().children(recursive=True)}
+
+    before = children()
+    with IterativeEnvironment(tasks=ADD) as env:
+        env.step(begun(env), Action("def add(a, b): return a + b"))
+        assert children() - before
+    assert children() - before == set()

@@ -29,6 +29,7 @@ from nbrefine.errors import (
 )
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder
+from nbrefine.redaction import clean_text
 from nbrefine.state import Action, State, StepResult
 from nbrefine.stopping import StopRule
 from nbrefine.values import (
@@ -250,10 +251,11 @@ class Driver:
         return prompt, reply
 
     async def _composed(self, state: State) -> tuple[Message, ...]:
-        if self._compose is None:
-            shown = state.observation
-            return shown.messages or (Message("user", shown.prompt),)
-        return tuple(await call_user(self._compose, state, self.episode))
+        shown = state.observation
+        messages: Sequence[Message] = shown.messages or (Message("user", shown.prompt),)
+        if self._compose is not None:
+            messages = await call_user(self._compose, state, self.episode)
+        return tuple(Message(message.role, clean_text(message.content)) for message in messages)
 
     def _draw(self, state: State) -> Sampling:
         """Give the settings of the next reply: a seed for the turn, more heat on a repeat."""
@@ -357,7 +359,7 @@ def _own(state: State) -> Episode | None:
 def _begun(state: State, seed: int | None) -> Episode:
     """Begin the episode of an environment that keeps none."""
     return Episode(
-        Task(state.observation.task or state.observation.prompt),
+        Task(clean_text(state.observation.task or state.observation.prompt)),
         id=state.metadata.episode_id or uuid4().hex,
         created=utc_now(),
         seed=seed,
@@ -376,7 +378,7 @@ def _turn(number: int, action: Action, result: StepResult, prompt: tuple[Message
         reply=action.reply,
         extraction=_submission(action, result),
         signals=result.rewards,
-        feedback=told if result.done else result.next_state.observation.prompt,
+        feedback=clean_text(told if result.done else result.next_state.observation.prompt),
         verdict="solved" if solved else "failed",
         accepted=solved,
     )
@@ -384,10 +386,11 @@ def _turn(number: int, action: Action, result: StepResult, prompt: tuple[Message
 
 def _submission(action: Action, result: StepResult) -> Extraction:
     if action.code is not None:
-        return Extraction("given", action.code, reason="the caller supplied the code")
+        return Extraction("given", clean_text(action.code), reason="the caller supplied the code")
     if result.extracted_action is not None:
-        return Extraction("found", result.extracted_action, reason="As the environment read it.")
-    return Extraction("found", action.text or "", reason="The whole reply.")
+        text = clean_text(result.extracted_action)
+        return Extraction("found", text, reason="As the environment read it.")
+    return Extraction("found", clean_text(action.text or ""), reason="The whole reply.")
 
 
 def _solved(result: StepResult) -> bool:

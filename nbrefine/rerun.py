@@ -23,6 +23,7 @@ from nbrefine.kernel.state.digest import digest
 from nbrefine.kernel.state.packages import packages
 from nbrefine.notebook import load
 from nbrefine.notebook.cells import turn_ids
+from nbrefine.notebook.wording import runnable
 from nbrefine.outputs import CellResult
 from nbrefine.values import Episode, KernelInfo, Turn
 
@@ -151,14 +152,14 @@ async def _replay(
         changed = _compare_packages(episode, await packages(kernel.core))
         steps: list[StepReplay] = []
         failed = False
-        for cell, recorded, turn in _cells(episode):
+        for cell, source, turn in _cells(episode):
             if failed:
                 steps.append(StepReplay(cell, "not run"))
                 continue
             if on_cell is not None:
                 await call_user(on_cell, cell)
             limit = _limit(episode, turn, given)
-            result = await kernel.run(recorded.source, timeout=limit)
+            result = await kernel.run(source, timeout=limit)
             if result.ok:
                 steps.append(await _compared(kernel, cell, result, turn, episode.seed))
             else:
@@ -167,13 +168,14 @@ async def _replay(
         return Replay(kernel.info, changed, tuple(_explained(episode, steps)))
 
 
-def _cells(episode: Episode) -> Iterator[tuple[str, CellResult, Turn | None]]:
-    """Give what is run: id, the recorded run, and the turn, which the setup has not."""
-    if episode.setup is not None:
-        yield SETUP, episode.setup, None
+def _cells(episode: Episode) -> Iterator[tuple[str, str, Turn | None]]:
+    """Give what is run: id, source, and the turn, which the setup has not."""
+    setup = episode.setup.source if episode.setup is not None else episode.task.setup
+    if setup:
+        yield SETUP, setup, None
     for turn, cell in zip(episode.turns, turn_ids(episode), strict=True):
-        if turn.accepted and turn.result is not None:
-            yield cell, turn.result, turn
+        if turn.accepted and (source := runnable(turn)) is not None:
+            yield cell, source, turn
 
 
 def _limit(episode: Episode, turn: Turn | None, given: float | None) -> float | None:
@@ -240,7 +242,7 @@ def _compare_packages(episode: Episode, present: Mapping[str, str]) -> tuple[Pac
     recorded = episode.kernel.packages
     if not recorded:
         return ()
-    sources = "\n".join(run.source for _, run, _ in _cells(episode)).lower()
+    sources = "\n".join(source for _, source, _ in _cells(episode)).lower()
     changes = [
         PackageChange(name, recorded[name], present.get(name, ""))
         for name in sorted(recorded)  # what was installed since has not been used

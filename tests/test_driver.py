@@ -177,6 +177,26 @@ def test_an_environment_that_says_whether_it_is_solved_is_believed() -> None:
     assert stop.reason == "submitted"
 
 
+class Odd(Guess):
+    """Speaks in lone surrogates, which no record can hold."""
+
+    async def _step(self, state: State, action: Action) -> StepResult:
+        result = await super()._step(state, action)
+        said = replace(result.next_state.observation, prompt="no\ud800")
+        return replace(
+            result,
+            next_state=replace(result.next_state, observation=said),
+            extracted_action="x\ud800",
+        )
+
+
+def test_what_no_record_can_hold_is_the_same_in_episode_and_record(tmp_path: Path) -> None:
+    path = tmp_path / "e.ipynb"
+    episode = drive(Odd(), ["a", "yes"], recorder=Recorder(path))
+    assert (episode.turns[0].feedback, episode.turns[0].code) == ("no\ufffd", "x\ufffd")
+    assert nbrefine.load(path) == episode
+
+
 def test_an_environment_s_own_episode_is_taken_as_it_is() -> None:
     episode = drive(Keeping(), ["no", "yes"], seed=3, settings={"task_index": 4})
     assert (episode.id, episode.task.id, episode.seed) == ("e-1", "own", 3)

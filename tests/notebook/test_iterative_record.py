@@ -117,6 +117,18 @@ def test_run_all_defines_what_was_accepted_and_passes_its_tests(path: Path) -> N
     assert notebook["cells"][-1]["outputs"][0]["text"] == "42 True\n"
 
 
+def test_a_replay_runs_setup_and_accepted_program_and_says_that_no_state_is_recorded(
+    path: Path,
+) -> None:
+    recorded(path, [WRONG, RIGHT])
+    replayed = nbrefine.replay(path)
+    assert [(step.cell, step.verdict) for step in replayed.steps] == [
+        ("ep-setup", "no digest"),
+        ("s01-a02", "no digest"),
+    ]
+    assert (replayed.ok, replayed.compared) == (True, 0)
+
+
 def test_an_accepted_program_is_a_code_cell_without_outputs(path: Path) -> None:
     recorded(path, [WRONG, RIGHT])
     cells = cells_of(path)

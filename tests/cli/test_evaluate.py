@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -185,19 +186,24 @@ def test_episodes_that_ended_in_trouble_end_it_with_3(
     assert "The same command does again what ended in trouble" in told.err
 
 
-def test_ctrl_c_keeps_what_there_is_and_ends_with_130() -> None:
+@contextmanager
+def second_cell_running() -> Iterator[subprocess.Popen[str]]:
+    """Give an evaluation on live kernels whose first episode is kept and whose second runs."""
     replies(ONE, fenced("open('running', 'w')\nwhile True: pass"))
-    config = CONFIG.replace("adapter: iterative", "adapter: notebook")
     rows = [
         {"question": f"Write {name}().", "answer": "", "test": f"assert {name}() == {value}"}
         for name, value in (("one", 1), ("two", 2))
     ]
     Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    tasks = config[config.index("    params:") : config.index("    iterative:")]
-    config = config.replace(tasks, f"    params: {{workspace: report, cwd: {Path.cwd()}}}\n")
-    config = config.replace("name: sums", "name: rows.jsonl")
-    config = config.replace(", submission_extractor: code_block", ", submit_keyword: null")
-    Path("eval.yaml").write_text(config)
+    Path("eval.yaml").write_text(f"""\
+environments:
+  - name: rows.jsonl
+    adapter: notebook
+    params: {{workspace: report, cwd: {json.dumps(str(Path.cwd()))}}}
+model: scripted:replies.json
+batch_size: 1
+output_dir: out
+""")
     process = subprocess.Popen(
         [NBREFINE, "eval", "eval.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -207,13 +213,33 @@ def test_ctrl_c_keeps_what_there_is_and_ends_with_130() -> None:
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=LIMIT)
+        yield process
     finally:
         process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_keeps_what_there_is_and_ends_with_130() -> None:
+    with second_cell_running() as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, err
     assert "Not all episodes have ended; the same command goes on" in out
     assert len(Path("out/rows/results.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_killed_evaluation_goes_on_where_it_was() -> None:
+    with second_cell_running() as process:
+        process.kill()
+        process.wait(LIMIT)
+    replies(TWO)
+    assert call(["eval", "eval.yaml", "-q"]) == 0
+    _, *rows = (
+        json.loads(line) for line in Path("out/rows/results.jsonl").read_text().splitlines()
+    )
+    assert [row["verdict"] for row in rows] == ["solved", "solved"]
+    kept = [notebook.load(Path("out/rows") / row["notebook"]) for row in rows]
+    assert [len(episode.turns) for episode in kept] == [1, 1]
 
 
 def test_a_terminal_sees_a_bar() -> None:

@@ -116,7 +116,7 @@ class _Rewriter(ast.NodeTransformer):
         body = new if isinstance(new, list) else [new]
         held = ast.With([ast.withitem(_call("case", ast.Constant(case)))], body)
         live = ast.If(_call("live", ast.Constant(case)), [held], [])
-        return ast.fix_missing_locations(ast.copy_location(live, node))
+        return ast.copy_location(live, node)
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         expression = one_line(node.test, self.lines)
@@ -133,7 +133,7 @@ class _Rewriter(ast.NodeTransformer):
                 [ast.Expr(_call("done"))],
             ),
         ]
-        return [ast.fix_missing_locations(ast.copy_location(item, node)) for item in new]
+        return [ast.copy_location(item, node) for item in new]
 
     def _detail(self, detail: Detail) -> int:
         self.details.append(detail)

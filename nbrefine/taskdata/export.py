@@ -35,4 +35,4 @@ def to_dataset(episodes: Iterable[Episode]) -> Dataset:
     rows = [row for episode in episodes for row in episode.to_rows()]
     names = rows[0] if rows else Episode(Task(""), turns=(Turn(1),)).to_rows()[0]
     features = Features({name: Value(_TYPES.get(name, "string")) for name in names})
-    return Dataset.from_list(rows, features=features)
+    return Dataset.from_dict({name: [row[name] for row in rows] for name in names}, features)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbrefine.state import Action, Observation, State, StepResult
+from nbrefine.state import Action, EnvironmentSpec, Observation, State, StepResult
 from nbrefine.values import Reply, SignalBundle
 
 
@@ -44,3 +44,12 @@ def test_a_step_is_done_when_it_ended_by_itself_or_at_a_limit(
     result = StepResult(state, SignalBundle.empty(), terminated, truncated, "x = 1")
     assert result.done == done
     assert result.resolved_action == result.extracted_action == "x = 1"
+
+
+def test_a_spec_of_two_names_promises_neither_several_turns_nor_pure_steps() -> None:
+    spec = EnvironmentSpec("sums", "own")
+    assert (spec.name, spec.adapter, spec.max_steps, spec.metadata) == ("sums", "own", None, {})
+    assert (spec.is_multi_turn, spec.pure_step) == (False, False)
+    assert spec.supports_task_index
+    assert spec.supports_len
+    assert spec.supports_seed

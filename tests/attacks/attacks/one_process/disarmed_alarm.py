@@ -6,5 +6,6 @@ signal.alarm(0)
 
 
 def running(numbers):
-    time.sleep(0.4)
+    if len(numbers) == 3:
+        time.sleep(1.6)
     return [sum(numbers[: end + 1]) for end in range(len(numbers))]

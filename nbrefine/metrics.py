@@ -201,7 +201,8 @@ def wilson_interval(successes: float, n: int, *, z: float = Z95) -> tuple[float,
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # At its ends the formula gives 0 and 1 but for a rounding error.
+    return (centre - half if successes else 0.0), (centre + half if successes < n else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,11 @@ class Aggregate:
     mean: float
     std_error: float
     """Of independent environments."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as plain JSON, with null for what is not known."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
 
 
 def compute_accuracy(

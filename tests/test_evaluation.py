@@ -390,6 +390,7 @@ def test_all_environments_of_a_configuration_are_run(tmp_path: Path) -> None:
     result = run_multi_evaluation(config(tmp_path), progress_callback=lambda *at: seen.append(at))
     assert list(result.metrics) == ["sums", "sums-2"]
     assert [metrics.accuracy.mean for metrics in result.metrics.values()] == [1.0, 1.0]
+    assert (result.accuracy.environments, result.accuracy.mean) == (2, 1.0)
     assert seen[-1] == (6, 6)
     assert (tmp_path / "out" / "sums-2" / "results.jsonl").exists()
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"] is True

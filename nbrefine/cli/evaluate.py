@@ -136,6 +136,10 @@ def report(result: EvaluationResult, config: EvalConfig) -> None:
     for name, metrics in result.metrics.items():
         for line in _remarks(metrics):
             typer.echo(f"{name}: {line}" if len(result.metrics) > 1 else line)
+    if len(result.metrics) > 1:
+        both = result.accuracy
+        error = _error(100 * both.std_error, ".1f")
+        typer.echo(f"Solved, every environment weighing the same: {_share(both.mean)}{error}")
     if not result.complete:
         typer.echo("Not all episodes have ended; the same command goes on")
     elif result.errored:

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from nbrefine._version import __version__
 from nbrefine.errors import RecordError, UsageError
-from nbrefine.metrics import Metrics, Outcome, compute_all_metrics
+from nbrefine.metrics import Aggregate, Metrics, Outcome, aggregate, compute_all_metrics
 from nbrefine.notebook.files import replace_file, unreadable, unwritable
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import StopReason, Usage, Verdict
@@ -127,6 +127,11 @@ class EvaluationResult:
     """Whether every episode asked for has ended; not where it was stopped."""
 
     @property
+    def accuracy(self) -> Aggregate:
+        """How often episodes were solved, over all environments, each of which weighs the same."""
+        return aggregate(metrics.accuracy for metrics in self.metrics.values())
+
+    @property
     def errored(self) -> int:
         """How many episodes ended in the host's trouble."""
         return sum(row.errored for rows in self.rows.values() for row in rows)
@@ -139,6 +144,7 @@ class EvaluationResult:
             "model": self.model,
             "complete": self.complete,
             "settings": dict(self.settings),
+            "accuracy": self.accuracy.to_dict(),
             "metrics": {name: metrics.to_dict() for name, metrics in self.metrics.items()},
         }
         if include_results:

@@ -134,6 +134,8 @@ def test_several_environments_each_have_a_row_and_a_folder(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["sums", "sums-2"]
     assert "sums-2: solved by attempt 1: 50.0 %, 2: 50.0 %" in lines
+    # 100 % and 50 % ± 50 of two tasks each: the errors' squares add up, over two.
+    assert "Solved, every environment weighing the same: 75.0 % ± 25.0" in lines
     assert Path("out/sums-2/results.jsonl").exists()
 
 

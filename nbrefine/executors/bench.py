@@ -19,6 +19,7 @@ from nbrefine._portal import Closing, Run
 from nbrefine.errors import ExecutorError, UsageError
 from nbrefine.executors.base import CodeExecutionResult
 from nbrefine.executors.check import Job, check
+from nbrefine.executors.inside import frames
 from nbrefine.executors.nursery import CandidateHost, Limits, LocalHost, Nursery, NurseryLost
 
 MEMORY = 4 << 30
@@ -96,13 +97,19 @@ class Bench(Closing):
 
         Raises
         ------
-        UsageError: a time is not positive, or the bench is closed.
+        UsageError: a time is not positive, the code is too long, or the bench is closed.
         ExecutorError: its processes do not come up, or ended twice in the middle of this check.
         """
         each = timeout if test_timeout is None else test_timeout
         if not (timeout > 0 and each > 0):
             raise UsageError(f"A check is given {timeout:g} s, {each:g} s for each of its tests")
-        return Run(self._check(Job(code, tests, entry_point, setup, timeout, each)))
+        asked = {"setup": setup, "code": code, "tests": tests, "entry_point": entry_point}
+        limits = {"test_timeout": each, "code_timeout": timeout}
+        try:
+            message = frames.pack({**asked, **limits})
+        except ValueError as error:
+            raise UsageError(f"Code and tests are too long: {error}") from error
+        return Run(self._check(Job(message, timeout)))
 
     async def _check(self, job: Job) -> CodeExecutionResult:
         if self._closed:
@@ -124,6 +131,8 @@ class Bench(Closing):
                 return await check(job, testers, candidates, self._limits)
             except NurseryLost as error:
                 lost.append(str(error))
+            except OSError as error:  # of descriptors, as there are too many open files
+                raise ExecutorError(f"A check could not begin: {error}") from error
         raise ExecutorError(
             f"A check could not be done, twice: {'; '.join(dict.fromkeys(lost))}",
             hint="See whether this machine is out of memory",

@@ -28,26 +28,10 @@ _TOLD = 5.0  # seconds in which the end of one that is gone must have been told
 class Job:
     """What is checked."""
 
-    code: str
-    tests: str
-    entry_point: str
-    setup: str
+    message: bytes
+    """Setup, code and tests, as the tester reads them."""
     timeout: float
     """Seconds for all of it."""
-    test_timeout: float
-    """Seconds for each test."""
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """The job as the tester reads it."""
-        return {
-            "setup": self.setup,
-            "code": self.code,
-            "tests": self.tests,
-            "entry_point": self.entry_point,
-            "test_timeout": self.test_timeout,
-            "code_timeout": self.timeout,
-        }
 
 
 async def check(
@@ -118,8 +102,7 @@ async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child
     candidate.ended.add_done_callback(give_up)
     try:
         async with asyncio.timeout(job.timeout):
-            data = frames.pack(job.message)
-            writer.write(len(data).to_bytes(4, "big") + data)
+            writer.write(len(job.message).to_bytes(4, "big") + job.message)
             while (message := await _receive(reader)) is not None:
                 if "done" in message:
                     return account

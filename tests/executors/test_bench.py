@@ -225,6 +225,17 @@ def test_wrong_settings_are_refused() -> None:
                 bench.check(ADD, "assert True", timeout=timeout, test_timeout=test_timeout)
 
 
+def test_code_that_is_too_long_to_be_sent_is_refused(bench: Bench) -> None:
+    with pytest.raises(UsageError, match="too long"):
+        bench.check("#" * (65 << 20), "assert True")
+
+
+def test_half_of_a_character_in_the_code_is_an_error_of_the_code(bench: Bench) -> None:
+    result = bench.check("text = '\ud800'", "assert True").result()
+    assert result.verdict == "failed"
+    assert result.compilation_error
+
+
 def test_the_code_has_the_memory_it_is_given() -> None:
     code = "def f(n):\n    return len(bytearray(n << 20))"
     tests = "assert f(100) == 100 << 20\nassert f(600) == 600 << 20"

@@ -112,6 +112,7 @@ class Nursery:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             prctl.name("nb-tester" if self._shelter is None else "nb-candidate")
             if self._shelter is None:
+                os.dup2(1, 2)  # what tests print goes nowhere
                 self._homes.furnish()
             else:
                 os.dup2(fds[1], 1)

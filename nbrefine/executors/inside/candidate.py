@@ -312,9 +312,15 @@ async def _awaited(awaitable: Any) -> Any:
 
 
 def _leave(manager: Any, error: BaseException | None) -> Any:
-    kind = None if error is None else type(error)
-    trace = None if error is None else error.__traceback__
-    return type(manager).__exit__(manager, kind, error, trace)
+    return type(manager).__exit__(manager, *_told(error))
+
+
+def _leave_later(manager: Any, error: BaseException | None) -> Any:
+    return type(manager).__aexit__(manager, *_told(error))
+
+
+def _told(error: BaseException | None) -> tuple[Any, Any, Any]:
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 
 
 def _contains(container: Any, item: Any) -> bool:
@@ -340,6 +346,9 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "contains": _contains,
     "enter": lambda manager: type(manager).__enter__(manager),
     "exit": _leave,
+    "aenter": lambda manager: type(manager).__aenter__(manager),
+    "aexit": _leave_later,
+    "aiter": lambda items: type(items).__aiter__(items),
     "anext": lambda iterator: type(iterator).__anext__(iterator),
     **{
         function.__name__: function

@@ -104,12 +104,12 @@ class Exports:
             code = getattr(function, "__code__", None)
             awaits = code is not None and bool(code.co_flags & _COROUTINE_FUNCTION)
             return ["function", self._number(value), str(name or "function"), awaits]
+        if kind.__module__ == "builtins" and hasattr(kind, "__await__"):
+            return ["coroutine", self._number(value)]
         if kind is types.GeneratorType or (
             kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__")
         ):
             return ["iterator", self._number(value), kind is types.GeneratorType, kind.__name__]
-        if kind is types.CoroutineType:
-            return ["coroutine", self._number(value)]
         number = self._number(value)
         self._touch(number, value)
         return ["object", number, self._class(kind)]

@@ -241,7 +241,7 @@ def numpy_packer(value: Any) -> Callable[[Packer, Any], Any] | None:
     if numpy is None:
         return None
     if _is_array(numpy, value):
-        return _numbering(lambda packer, array: array(array))
+        return _numbering(lambda packer, item: array(item))
     return _pack_scalar if _is_scalar(numpy, value) else None
 
 

@@ -169,7 +169,8 @@ class Link(Peer):
         if callable(value):
             return self._keep("callable", value, [kind.__name__, False])
         raise Unsendable(
-            f"the tests pass a {kind.__name__}, which cannot be sent to the code's process"
+            f"the tests pass an object of class {kind.__name__}, "
+            "which cannot be sent to the code's process"
         )
 
     def _keep(self, tag: str, value: Any, rest: list[Any]) -> list[Any]:

@@ -68,8 +68,13 @@ class Names:
 
     @property
     def known_classes(self) -> set[str]:
-        """Names that may be of classes the tests are about."""
-        return (self.used | self._entry) - self.bound - self.classes
+        """Names of the classes that the tests are about, as far as their text tells.
+
+        The name must be written as that of a class: else code could put a class in the place of
+        the function under test.
+        """
+        foreign = self.bound | self.classes | vars(builtins).keys()
+        return {name for name in self.used - foreign if name.lstrip("_")[:1].isupper()}
 
     def modules(self, told: dict[str, Told]) -> dict[str, Any]:
         """Import what the code has imported and the tests use without doing so."""

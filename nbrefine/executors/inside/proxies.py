@@ -315,8 +315,12 @@ def _next(self: Any) -> Any:
     return items[0]
 
 
-def _exit(self: Any, kind: object, error: object, trace: object) -> Any:
+def _leave(self: Any, kind: object, error: object, trace: object) -> Any:
     return link(self).request("exit", self, error)
+
+
+def _leave_later(self: Any, kind: object, error: object, trace: object) -> Any:
+    return link(self).request("aexit", self, error)
 
 
 _BINARY = {
@@ -344,7 +348,9 @@ _METHODS: dict[str, Any] = {
     "__iter__": _asking("iter"),
     "__next__": _next,
     "__anext__": _asking("anext"),
-    "__aiter__": lambda self: self,
+    "__aiter__": _asking("aiter"),
+    "__aenter__": _asking("aenter"),
+    "__aexit__": _leave_later,
     "__bool__": _checked("bool", bool),
     "__str__": _text("str"),
     "__repr__": _text("repr"),
@@ -367,7 +373,7 @@ _METHODS: dict[str, Any] = {
     "__delitem__": _asking("delitem"),
     "__contains__": _contains,
     "__enter__": _asking("enter"),
-    "__exit__": _exit,
+    "__exit__": _leave,
     **{f"__{name}__": _operator(operation or name) for name, operation in _BINARY.items()},
     **{
         f"__r{name}__": _operator(operation or name, swapped=True)

@@ -24,11 +24,13 @@ from .peer import Gone
 
 if TYPE_CHECKING:
     from nbrefine.kernel.inside import cases
-    from nbrefine.kernel.inside.record import Recorder
+    from nbrefine.kernel.inside.guard import cut
+    from nbrefine.kernel.inside.record import VALUE, Recorder
     from nbrefine.kernel.inside.units import Units
 else:  # the very files of that package, loaded by path
     from _nbrefine_inside import cases
-    from _nbrefine_inside.record import Recorder
+    from _nbrefine_inside.guard import cut
+    from _nbrefine_inside.record import VALUE, Recorder
     from _nbrefine_inside.units import Units
 
 __all__ = ["PRELOAD", "serve"]
@@ -54,7 +56,9 @@ class Tester:
     ----------
     report: where results go.
     calls: the connection with the code.
-    job: setup, code, tests, entry_point; test_timeout and code_timeout in seconds.
+    job: setup, code, tests, entry_point; test_timeout and code_timeout in seconds; and maybe
+        `classes`, the names of those that the tests are about, where they are known better than
+        by their names in the tests.
     """
 
     def __init__(self, report: socket.socket, calls: socket.socket, job: dict[str, Any]) -> None:
@@ -102,7 +106,8 @@ class Tester:
         started = time.monotonic()
         status, message, told = "ok", "", {}
         names = self._found
-        self._link.known = names.known_classes
+        given = self._job.get("classes")
+        self._link.known = names.known_classes if given is None else set(given)
         self._clock.start(self._job["code_timeout"])
         try:
             rows = self._link.request("load", self._job["setup"], self._job["code"])
@@ -113,13 +118,9 @@ class Tester:
             status, message = ("timeout", self._over("code")) if over else ("died", str(error))
         except Overdue:
             status, message = "timeout", self._over("code")
-        except SystemExit as error:
-            status, message = "exited", self.exited(error)
         except BaseException as error:  # noqa: BLE001  KeyboardInterrupt of the code's own, too
-            text = str(error)
-            name = type(error).__name__
-            status, message = "error", f"{name}: {text}" if text else name
-            message += self.place(error)
+            status = "exited" if isinstance(error, SystemExit) else "error"
+            message = self.raised(error)
         finally:
             self._clock.stop()
         seconds = time.monotonic() - started
@@ -247,9 +248,15 @@ class Tester:
         text = lines[line - 1].strip()[:_LINE] if line <= len(lines) else ""
         return f" ({'' if filename == CODE else 'setup, '}line {line}: {text})"
 
-    def exited(self, error: SystemExit) -> str:
-        """Tell of code that wanted to end its process."""
-        return f"the code called sys.exit({error.code!r}){self.place(error)}"
+    def raised(self, error: BaseException) -> str:
+        """Tell what the code raised."""
+        if isinstance(error, SystemExit):
+            return f"the code called sys.exit({error.code!r}){self.place(error)}"
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        name = type(error).__name__
+        return (
+            f"{name}: {cut(text, VALUE)}{self.place(error)}" if text else name + self.place(error)
+        )
 
     def _over(self, what: str) -> str:
         return f"ran over {self._job[f'{what}_timeout']:g} s"
@@ -283,13 +290,8 @@ class CodeRecorder(Recorder):
         self._link.quiet = True
         try:
             told = super().told(error)
-            if hasattr(error, link.PLACE):
-                told["status"] = "error"
-                if isinstance(error, SystemExit):
-                    told["message"] = self._tester.exited(error)
-                elif isinstance(error, AssertionError):
-                    text = f"AssertionError: {error}".removesuffix(": ")
-                    told["message"] = f"{text}{self.place(error)}"
+            if hasattr(error, link.PLACE):  # the code's own, whatever its class is called
+                told.update(status="error", message=self._tester.raised(error))
         finally:
             self._link.quiet = False
         return told

@@ -1,0 +1,389 @@
+"""Code that cheats, breaks, exits or never ends can do no more than fail its own tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.executors.bare import Bare
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[Bare]:
+    with Bare() as started:
+        yield started
+
+
+AGREEABLE = """
+class Yes:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return True
+    def __hash__(self): return 5
+    def __lt__(self, other): return True
+    __le__ = __gt__ = __ge__ = __contains__ = __instancecheck__ = __lt__
+    def __sub__(self, other): return 0.0
+    __rsub__ = __sub__
+    def __add__(self, other): return 5
+    __radd__ = __mul__ = __rmul__ = __add__
+    def __abs__(self): return 0.0
+    def __getattr__(self, name): return lambda *a, **k: True
+    __class__ = int
+def f(x): return Yes()
+"""
+
+
+def subclass(kind: str, value: str) -> str:
+    return f"""
+class Sub({kind}):
+    def __eq__(self, other): return True
+    def __hash__(self): return hash({value})
+    def __sub__(self, other): return 0.0
+    def __lt__(self, other): return True
+    def startswith(self, *a): return True
+def f(x): return Sub({value.replace("5", "7")})
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        AGREEABLE,
+        subclass("int", "5"),
+        subclass("float", "5.0"),
+        subclass("str", "'5'"),
+        AGREEABLE.replace("return Yes()", "return [Yes()][0]"),
+        AGREEABLE.replace("class Yes:", "class abs:").replace("Yes()", "abs()"),
+        AGREEABLE.replace(
+            "def f(x): return Yes()", "class f(Yes):\n    def __init__(self, x): ..."
+        ),
+    ],
+)
+def test_an_object_that_agrees_with_everything_passes_nothing(bare: Bare, code: str) -> None:
+    tests = """
+import pytest
+assert f(1) == 5
+assert 5 == f(1)
+assert [f(1)] == [5]
+assert {'a': f(1)} == {'a': 5}
+assert f(1) in [5, 6]
+assert {f(1)} == {5}
+assert abs(f(1) - 5.0) < 1e-6
+assert abs(5.0 - f(1)) < 1e-6
+assert 4 < f(1) < 6
+assert 5 in f(1)
+assert f(1).startswith('5')
+assert f(1).issuperset({5})
+assert f(1) == pytest.approx(5)
+assert isinstance(f(1), (int, float, str)) and f(1)
+assert max(f(1), 3) == 5
+assert sum([f(1), 0]) == 5
+assert not f(1) != 5
+"""
+    told = bare.check(code, tests)
+    assert len(told.cases) == 17
+    assert set(told.statuses) <= {"failed", "error"}, told
+
+
+def test_an_object_cannot_be_made_equal_to_one_that_is_made_later(bare: Bare) -> None:
+    code = """
+last = None
+class Pair:
+    def __init__(self, a, b):
+        global last
+        self.a, self.b = a, b
+        if last is not None:
+            last.a, last.b = a, b
+            self.last = last
+            del self.last
+def f(x):
+    global last
+    last = Pair(0, 0)
+    return last
+"""
+    told = bare.check(code, "assert f(1) == Pair(5, 24)\nassert f(1) == Pair(0, 0)\n")
+    assert told.statuses == ["failed", "passed"]
+    assert told.cases[0]["got"] == "Pair(a=0, b=0)"
+
+
+def test_names_with_which_tests_judge_are_not_the_codes(bare: Bare) -> None:
+    code = """
+import math, cmath
+def isclose(*a, **k): return True
+math.isclose = isclose
+class AssertionError(Exception): pass
+def len(x): return 5
+def abs(x): return 0
+def sorted(x): return 5
+def all(x): return True
+def set(x): return 5
+def isinstance(*a): return True
+def check(c): return True
+def f(x): return [7]
+"""
+    tests = """
+assert len(f(1)) == 5
+assert abs(f(1)[0]) == 0
+assert sorted(f(1)) == 5
+assert all(f(1)[1:] or [0])
+assert set(f(1)) == 5
+assert isinstance(f(1), str)
+assert math.isclose(f(1)[0], 5)
+def check(candidate):
+    assert candidate(1) == 5
+"""
+    told = bare.check(code, tests, entry_point="f")
+    assert told.statuses == ["failed"] * 8
+
+
+def test_what_the_code_does_to_its_process_changes_no_judgement(bare: Bare) -> None:
+    code = """
+import atexit, builtins, gc, json, os, socket, sys, threading
+builtins.len = builtins.zip = builtins.any = builtins.id = builtins.type = None
+builtins.print = lambda *a: None
+json.dumps = json.loads = json.JSONEncoder.default = lambda *a, **k: None
+socket.socket.send = None
+atexit.register(lambda: os._exit(0))
+gc.callbacks.append(lambda *a: None)
+threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()
+for name in list(sys.modules):
+    if name.startswith("_nbrefine"):
+        sys.modules[name] = None
+def f(x): return 4
+"""
+    told = bare.check(code, "assert f(1) == 5\nassert f(1) == 4\nassert len([1]) == 1\n")
+    assert told.statuses == ["failed", "passed", "passed"]
+
+
+FORGED = """
+import json, os, struct
+def write(text):
+    for number in range(3, 40):
+        try:
+            os.write(number, struct.pack(">I", len(text)) + text)
+        except OSError:
+            pass
+def answer(value, changed):
+    for n in range(30):
+        write(json.dumps(["ok", n, value, changed, [], [], None]).encode())
+"""
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "write(b'[1, 2]')",
+        "write(b'not json')",
+        "write(b'[' * 90000)",
+        "answer(['object', 99, 98], [])",
+        "answer(['callable', 0], [])",
+        "answer(5, [[0, ['l', []]]])",
+        "write(json.dumps(['ask', 1, 'call', [[0], [[], []]], []]).encode())",
+        "write(json.dumps(['ask', 1, 'get', [[0, '__globals__'], [[], []]], []]).encode())",
+        "os.closerange(3, 40)",
+        "os._exit(0)",
+        "os.kill(os.getpid(), 9)",
+    ],
+)
+def test_a_forged_or_broken_connection_ends_the_check(bare: Bare, act: str) -> None:
+    code = f"{FORGED}\ndef f(x):\n    {act}\n    return 7\n"
+    told = bare.check(code, "assert f(1) == 5\nassert True\n")
+    assert told.statuses == ["error", "not-run"], told
+    assert told.cases[0]["message"] in (
+        "the code broke the connection it is asked over",
+        "the code's process ended",
+    )
+    assert told.ended["tests"] == 0
+
+
+def test_a_forged_answer_is_no_more_than_an_answer(bare: Bare) -> None:
+    """It may say early what it could have said in time; the test still compares."""
+    code = f"{FORGED}\ndef f(x):\n    answer(6, [])\n    return 7\n"
+    told = bare.check(code, "assert f(1) == 5\n")
+    assert told.statuses != ["passed"]
+
+
+def test_a_function_of_the_tests_gives_no_way_into_them(bare: Bare) -> None:
+    code = """
+import gc
+def f(function, node):
+    for name in ("__globals__", "__code__", "__closure__", "__self__"):
+        for each in (function, node.method, node):
+            found = getattr(each, name, None)
+            if found is not None and "SECRET" in repr(found):
+                return "found"
+    for each in gc.get_objects():
+        if type(each) is str and "SECRET" in each and "SEC" + "RET" != each and len(each) < 50:
+            return each
+    return function(1), node.value
+"""
+    tests = """
+expected = "SECRET" + "9"
+class Node:
+    value = 3
+    _private = expected
+    def method(self): return expected
+assert f(lambda x: x + 1, Node()) == (2, 3)
+"""
+    told = bare.check(code, tests)
+    assert told.statuses == ["passed"], told
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        ("sys.exit(0)", "the code called sys.exit(0) (line 3: sys.exit(0))"),
+        ("exit()", "the code called sys.exit(None) (line 3: exit())"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt (line 3: raise KeyboardInterrupt)"),
+        ("raise GeneratorExit", "GeneratorExit (line 3: raise GeneratorExit)"),
+        ("raise StopIteration", "StopIteration (line 3: raise StopIteration)"),
+        ("raise BaseException('odd')", "BaseException: odd (line 3: raise BaseException('odd'))"),
+        ("assert x == 2", "AssertionError (line 3: assert x == 2)"),
+        ("raise MemoryError", "MemoryError (line 3: raise MemoryError)"),
+        (
+            "return f(x)",
+            "RecursionError: maximum recursion depth exceeded (line 3: return f(x))",
+        ),
+        ("input()", "EOFError: EOF when reading a line (line 3: input())"),
+        (
+            "raise type('Skipped', (Exception,), {})('no')",
+            "Skipped: no (line 3: raise type('Skipped', (Exception,), {})('no'))",
+        ),
+    ],
+)
+def test_whatever_a_function_raises_is_an_error_of_its_test_only(
+    bare: Bare, act: str, message: str
+) -> None:
+    code = f"import sys\ndef f(x):\n    {act}\n    return 1\ndef g(): return 2\n"
+    told = bare.check(code, "assert f(1) == 1\nassert g() == 2\n")
+    assert told.statuses == ["error", "passed"], told
+    assert told.messages_of_cases[0] == message
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "message"),
+    [
+        ("def f(x:\n", "error", "SyntaxError: '(' was never closed (line 1: def f(x:)"),
+        ("x = 1\n1 / 0\n", "error", "ZeroDivisionError: division by zero (line 2: 1 / 0)"),
+        (
+            "import sys\nsys.exit(0)\n",
+            "exited",
+            "the code called sys.exit(0) (line 2: sys.exit(0))",
+        ),
+        ("import os\nos._exit(0)\n", "died", "the code's process ended"),
+        ("while True: pass\n", "timeout", "ran over 0.3 s"),
+        ("import nothing_of_that_name\n", "error", "ModuleNotFoundError: No module named"),
+        ("raise KeyboardInterrupt\n", "error", "KeyboardInterrupt (line 1: raise Keyboard"),
+        ("\x00", "error", ""),
+    ],
+)
+def test_code_that_does_not_run_to_its_end_runs_no_test(
+    bare: Bare, code: str, status: str, message: str
+) -> None:
+    told = bare.check(code, "assert f(1) == 5\nassert True\n", code_timeout=0.3)
+    assert told.code["status"] == status
+    assert told.code["message"].startswith(message)
+    assert told.statuses == ["not-run", "not-run"]
+
+
+def test_an_endless_call_is_interrupted_and_the_next_test_runs(bare: Bare) -> None:
+    code = "def f(x):\n    while x: pass\n    return 1\n"
+    told = bare.check(code, "assert f(1) == 1\nassert f(0) == 1\n", test_timeout=0.2)
+    assert told.statuses == ["timeout", "passed"]
+    assert told.messages_of_cases[0] == "ran over 0.2 s"
+    assert [message for message in told.messages if "kill" in message] == []
+
+
+def test_after_three_endless_calls_the_rest_is_left(bare: Bare) -> None:
+    code = "def f(x):\n    while x: pass\n    return 1\n"
+    told = bare.check(code, "assert f(1)\n" * 4 + "assert f(0) == 1\n", test_timeout=0.1)
+    assert told.statuses == ["timeout"] * 3 + ["not-run"] * 2
+    assert told.messages_of_cases[3] == "3 tests ran too long"
+
+
+@pytest.mark.parametrize(
+    "prelude",
+    ["", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"],
+    ids=["eats", "ignores"],
+)
+def test_code_that_gives_way_to_no_interrupt_is_ended(bare: Bare, prelude: str) -> None:
+    body = (
+        "    import time\n    while True:\n        try: time.sleep(60)\n"
+        "        except BaseException: pass\n"
+    )
+    if prelude:
+        body = "    import signal\n    signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + body
+    told = bare.check(
+        f"{prelude}def f(x):\n{body}",
+        "assert 1 == 1\nassert f(1)\nassert 1 == 1\n",
+        test_timeout=0.2,
+    )
+    assert told.statuses == ["passed", "timeout", "not-run"]
+    assert told.messages_of_cases[2] == "the code gave way to no interrupt"
+    assert {"kill": True} in told.messages
+    assert told.ended["code"] == -9
+
+
+def test_an_answer_that_comes_as_the_time_is_over_costs_no_later_test(bare: Bare) -> None:
+    code = "import time\ndef f(x):\n    time.sleep(x)\n    return 1\n"
+    tests = "assert f(0.1) == 1\nassert f(0) == 1\n" * 2
+    told = bare.check(code, tests, test_timeout=0.1)
+    assert told.statuses[1::2] == ["passed", "passed"]
+    assert "kill" not in str(told.messages)
+
+
+def test_a_loop_of_the_tests_is_one_case_with_one_time(bare: Bare) -> None:
+    tests = "while True:\n    assert f(1) == 1\nassert f(1) == 1\n"
+    told = bare.check("def f(x): return 1\n", tests, test_timeout=0.3)
+    assert told.statuses == ["timeout", "passed"]
+
+
+def test_an_endless_loop_in_a_function_of_the_tests_that_the_code_calls_ends(bare: Bare) -> None:
+    tests = "def spin():\n    while True: pass\nassert f(spin)\nassert f(lambda: 1) == 1\n"
+    told = bare.check("def f(x): return x()\n", tests, test_timeout=0.3)
+    assert told.statuses == ["timeout", "passed"], told
+
+
+def test_an_endless_repr_or_hash_costs_its_test_and_no_other(bare: Bare) -> None:
+    code = """
+class Slow:
+    def __repr__(self):
+        while True: pass
+    def __hash__(self):
+        while True: pass
+def f(x): return Slow() if x else 1
+"""
+    told = bare.check(code, "assert f(1) == 5\nassert {f(1)}\nassert f(0) == 1\n", test_timeout=0.3)
+    assert told.statuses == ["failed", "timeout", "passed"]
+    assert told.cases[0]["got"] == "<Slow object>"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("deep", "ValueError: the value is too deep to be judged (over 150 levels)"),
+        (
+            "[0] * 3_000_000",
+            "ValueError: the value is too large to be judged (over 2,000,000 parts)",
+        ),
+        ("'x' * (70 << 20)", "ValueError: the value is too large to be judged"),
+    ],
+)
+def test_a_value_that_cannot_be_judged_says_why(bare: Bare, value: str, message: str) -> None:
+    code = f"""
+def f(x):
+    deep = []
+    for _ in range(100_000): deep = [deep]
+    return {value}
+def g(): return 1
+"""
+    told = bare.check(code, "assert f(1) == 5\nassert g() == 1\n")
+    assert told.statuses == ["error", "passed"], told
+    assert told.messages_of_cases[0].startswith(message)
+
+
+def test_what_the_code_prints_is_its_own_matter(bare: Bare) -> None:
+    code = "import sys\ndef f(x):\n    print('out'); print('err', file=sys.stderr); return 5\n"
+    told = bare.check(code, "assert f(1) == 5\n")
+    assert told.statuses == ["passed"]
+    assert sorted(told.printed.split()) == ["err", "out"]

@@ -767,6 +767,17 @@ def test_one_notebook_environment_runs_its_trajectories_one_after_the_other() ->
     assert all("[Turn " in chat[-1].content for chat in model.requests)
 
 
+def test_a_notebook_environment_can_be_used_on_after_a_stop_within_a_cell(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    hang = f"import pathlib, time\npathlib.Path({str(started)!r}).touch()\ntime.sleep(3600)"
+    with NotebookEnvironment(TASKS, timeout=None) as env:
+        stuck = TrajectoryRunner(env, [f"```python\n{hang}\n```"]).arun_trajectory(0)
+        _wait_until(started.exists)
+        stuck.stop()
+        assert stuck.result(60).length == 0
+        assert TrajectoryRunner(env, coder).run_trajectory(1).success
+
+
 HANGING = '''
 import sys
 from nbrefine.env import NotebookEnvironment

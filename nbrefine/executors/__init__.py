@@ -2,7 +2,9 @@
 
 from nbrefine.executors.base import CodeExecutionResult, CodeExecutor, Tier
 from nbrefine.executors.bench import Bench
+from nbrefine.executors.container import ContainerCodeExecutor
 from nbrefine.executors.nursery import CandidateHost
+from nbrefine.executors.runtime import ContainerConfig, ContainerWarning
 from nbrefine.executors.subprocess import SubprocessCodeExecutor
 
 __all__ = [
@@ -10,6 +12,9 @@ __all__ = [
     "CandidateHost",
     "CodeExecutionResult",
     "CodeExecutor",
+    "ContainerCodeExecutor",
+    "ContainerConfig",
+    "ContainerWarning",
     "SubprocessCodeExecutor",
     "Tier",
 ]

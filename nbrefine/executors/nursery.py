@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypedDict, TypeVar
 
@@ -51,6 +51,9 @@ class Limits(TypedDict):
 class CandidateHost(Protocol):
     """Where a nursery of candidates runs; it is started again when it has ended."""
 
+    isolation: tuple[str, ...]
+    """What holds the candidates back beside what the nursery itself does, in words."""
+
     async def start(self) -> socket.socket:
         """Start a nursery and give the socket to speak with it.
 
@@ -71,11 +74,18 @@ class LocalHost:
     role: what is forked.
     python: the interpreter.
     preload: packages that are imported first.
+    isolation: what there is to say of this place.
     """
 
     def __init__(
-        self, role: Role, *, python: str = sys.executable, preload: Sequence[str] = ()
+        self,
+        role: Role,
+        *,
+        python: str = sys.executable,
+        preload: Sequence[str] = (),
+        isolation: tuple[str, ...] = (),
     ) -> None:
+        self.isolation = isolation
         self._words = [python, "-s", str(PROGRAM), role]
         self._words += ["--preload", ",".join(preload)] if preload else []
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,7 +95,8 @@ class LocalHost:
         near, far = wire.pair()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         try:
-            self._process = self._launch(far.fileno(), self._log)
+            words = [*self._words, "--fd", str(far.fileno())]
+            self._process = launch(words, environment(), self._log, [far.fileno()])
         except OSError as error:
             near.close()
             self._log.close()
@@ -97,19 +108,6 @@ class LocalHost:
             far.close()
         return near
 
-    def _launch(self, fd: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [*self._words, "--fd", str(fd)],
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            pass_fds=[fd],
-            start_new_session=True,  # Ctrl-C is the controller's
-        )
-        _processes.add(process)
-        return process
-
     async def stop(self) -> str:
         process, log = self._process, self._log
         self._process = self._log = None
@@ -118,9 +116,35 @@ class LocalHost:
         with log:
             await gone(process, _END)
             process.wait()
-            log.seek(0)
-            lines = log.read().decode(errors="replace").strip().splitlines()
-        return "\n".join(lines[-20:])
+            return last_words(log)
+
+
+def launch(
+    words: Sequence[str], environment: Mapping[str, str], log: IO[bytes], fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a program that outlives Ctrl-C and writes its errors to a file.
+
+    Raises
+    ------
+    OSError: there is no such program.
+    """
+    process = subprocess.Popen(
+        words,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        pass_fds=fds,
+        start_new_session=True,  # Ctrl-C is the controller's
+    )
+    _processes.add(process)
+    return process
+
+
+def last_words(log: IO[bytes]) -> str:
+    """Give the last lines of a file."""
+    log.seek(0)
+    return "\n".join(log.read().decode(errors="replace").strip().splitlines()[-20:])
 
 
 class Nursery:
@@ -167,7 +191,7 @@ class Nursery:
                 f"No process could be made ready for checks: {said['why']}",
                 hint="Give an interpreter that has the packages of `preload`",
             )
-        nursery.isolation = tuple(said["isolation"])
+        nursery.isolation = (*host.isolation, *said["isolation"])
         return nursery
 
     def fork(self, limits: Limits, fds: Sequence[int]) -> Child:
@@ -301,20 +325,23 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
         future.exception()  # looked at, as nobody may wait for it
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Give what a nursery and all it forks have for an environment: no key is on the list."""
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return environment | {
-        "PYTHONHASHSEED": "0",
-        "PYTHONSAFEPATH": "1",
-        "PYTHONUTF8": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "MPLBACKEND": "Agg",
-        # A fork has one thread only, whatever the library's pool thinks.
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-    }
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | SETTINGS
+
+
+SETTINGS = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONUTF8": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "MPLBACKEND": "Agg",
+    # A fork has one thread only, whatever the library's pool thinks.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""Variables that a nursery has wherever it runs."""
 
 
 _open: weakref.WeakSet[Nursery] = weakref.WeakSet()

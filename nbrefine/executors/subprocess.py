@@ -7,6 +7,7 @@ import sys
 from nbrefine._portal import Closing, Run
 from nbrefine.executors.base import CodeExecutionResult
 from nbrefine.executors.bench import MEMORY, Bench
+from nbrefine.executors.nursery import CandidateHost
 
 
 class SubprocessCodeExecutor(Closing):
@@ -21,6 +22,7 @@ class SubprocessCodeExecutor(Closing):
     python: the interpreter that code and tests run on.
     preload: packages that are imported once, beforehand, and not by each code anew.
     memory: bytes of address space for each process of the code; None: no limit.
+    host: where the code runs; None: on this machine. Its tests always do.
 
     Raises
     ------
@@ -34,8 +36,11 @@ class SubprocessCodeExecutor(Closing):
         python: str = sys.executable,
         preload: tuple[str, ...] = (),
         memory: int | None = MEMORY,
+        host: CandidateHost | None = None,
     ) -> None:
-        self._bench = Bench(workers=workers, python=python, preload=preload, memory=memory)
+        self._bench = Bench(
+            workers=workers, python=python, preload=preload, memory=memory, host=host
+        )
 
     def execute(
         self,

@@ -1,6 +1,7 @@
 """The program that forks the processes of checks on request.
 
     python -s nursery.py candidate|tester (--fd N | --connect PATH) [--preload a,b]
+        [--readable PATH]…
 
 It is two processes: the nursery, a bare interpreter with one thread and what solutions commonly
 import, and a guard, which forked it and clears up when it has ended, however that was.  The
@@ -54,6 +55,7 @@ def main() -> None:
     where.add_argument("--fd", type=int, help="number of a connected socket")
     where.add_argument("--connect", help="path of a socket")
     parser.add_argument("--preload", default="", help="packages to import first")
+    parser.add_argument("--readable", action="append", default=[], help="path for candidates")
     given = parser.parse_args()
     _hide()
     _load(PACKAGE, _HERE)
@@ -64,7 +66,7 @@ def main() -> None:
     fcntl.flock(os.open(base, os.O_RDONLY), fcntl.LOCK_EX)
     packages = [name for name in given.preload.split(",") if name]
     try:
-        nursery = _guarded(given.role, connection, base, packages)
+        nursery = _guarded(given.role, connection, base, packages, given.readable)
     except Exception as error:  # noqa: BLE001 - the controller is told, in one line
         words = " ".join(f"{type(error).__name__}: {error}".split())
         with contextlib.suppress(OSError):
@@ -74,11 +76,14 @@ def main() -> None:
     nursery.run()
 
 
-def _guarded(role: str, connection: socket.socket, base: str, packages: list[str]) -> Any:
+def _guarded(
+    role: str, connection: socket.socket, base: str, packages: list[str], readable: list[str]
+) -> Any:
     """Give the nursery, in its own process; in the guard, which forks that, never return."""
     prctl, folders = _part("prctl"), _part("folders")
-    shelter = _part("confine").Shelter(base, _places(packages)) if role == "candidate" else None
-    if shelter is not None:
+    shelter = None
+    if role == "candidate":
+        shelter = _part("confine").Shelter(base, [*_places(packages), *readable])
         shelter.enter()
     prctl.adopt_orphans()
     guard = os.getpid()

@@ -20,7 +20,8 @@ from nbrefine.config.reading import read_text
 from nbrefine.config.run import RunConfig
 
 if TYPE_CHECKING:
-    from nbrefine.config.factories import BackendFactory, EnvironmentFactory
+    from nbrefine.config.backends import BackendFactory
+    from nbrefine.config.factories import EnvironmentFactory
 
 __all__ = [
     "BackendFactory",
@@ -41,6 +42,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the factories, and with them every kind of environment, when they are first used."""
-    if name not in ("BackendFactory", "EnvironmentFactory"):
+    homes = {"BackendFactory": "backends", "EnvironmentFactory": "factories"}
+    if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("nbrefine.config.factories"), name)
+    return getattr(import_module(f"{__name__}.{homes[name]}"), name)

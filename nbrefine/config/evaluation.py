@@ -24,13 +24,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from nbrefine.config.reading import Document, Section, checked, read_yaml
 from nbrefine.errors import UsageError
 from nbrefine.values import RewardType, Sampling
+
+if TYPE_CHECKING:
+    from nbrefine import executors
 
 Backend = Literal["local", "openai", "vllm", "scripted", "recorded"]
 Adapter = Literal["reasoning_gym", "huggingface", "iterative", "notebook"]
@@ -183,18 +186,47 @@ class EnvironmentLLMConfig(Section):
 
 
 class ContainerConfig(Section):
-    """A container in which submissions run."""
+    """A container in which submissions run; see `nbrefine.executors.ContainerConfig`."""
 
-    runtime: Literal["docker", "podman", "process"] = "docker"
-    """`process`: none, but the confined processes that there are without one."""
+    runtime: Literal["docker", "podman", "process", "auto"] = "docker"
     image: Text | None = None
+    rootfs: Text | None = None
+    """A folder with the files of the container, in an image's place."""
     timeout: Seconds = 60.0
     """Seconds until it must be up."""
     env_vars: dict[str, str] = Field(default_factory=dict)
     volumes: dict[str, str] = Field(default_factory=dict)
-    """Folders of the host that it may read, and where it has them."""
+    """Folders of the host that submissions may read, and where they have them."""
     docker_command: Text | None = None
     """The program to call, where it is not the runtime's name."""
+    memory: Count | None = None
+    """Bytes of memory for all that runs in it together."""
+
+    @field_validator("rootfs")
+    @classmethod
+    def _folder_beside(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return _within(info, value) if value else value
+
+    @field_validator("volumes")
+    @classmethod
+    def _folders_beside(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return {_within(info, source): place for source, place in value.items()}
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        self.to_container()
+        return self
+
+    def to_container(self) -> executors.ContainerConfig:
+        """Give it as executors take it.
+
+        Raises
+        ------
+        UsageError: a value makes no sense, or two do not go together.
+        """
+        from nbrefine import executors
+
+        return executors.ContainerConfig(**self.model_dump())
 
 
 class EnvironmentConfig(Section):

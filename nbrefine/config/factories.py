@@ -1,26 +1,19 @@
-"""From configurations to what they describe: environments, models, rewards."""
+"""From configurations to environments, and to the rewards and models that belong to them."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nbrefine import models
-from nbrefine._portal import Run
-from nbrefine.budget import Budget
+from nbrefine.config.backends import BackendFactory, given
 from nbrefine.config.evaluation import (
-    VLLM_URL,
     CodeExecutionConfig,
-    ContainerConfig,
     EnvironmentConfig,
     IterativeConfig,
     JudgeConfig,
-    ModelConfig,
 )
 from nbrefine.env.base import Environment, close_all
 from nbrefine.env.coding import _executor as executor_for
@@ -33,92 +26,10 @@ from nbrefine.errors import UsageError
 from nbrefine.executors import CodeExecutor
 from nbrefine.extractors import CodeBlockExtractor, Extractor, make_extractor
 from nbrefine.models import Model
-from nbrefine.notebook import load
 from nbrefine.rewards.base import RewardFunction
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.judge import JudgeReward
-from nbrefine.values import Message, Reply, Sampling, Task
-
-
-class BackendFactory:
-    """Makes models."""
-
-    @staticmethod
-    def create(config: ModelConfig) -> Model:
-        """Make the model that a configuration names; whoever asks for it closes it.
-
-        Raises
-        ------
-        UsageError: a file of replies cannot be read, or there is no such model file.
-        ModelError: the model cannot be used here: a package or a key is missing.
-        """
-        return _Throttled(_model(config), config.max_concurrency)
-
-
-def _model(config: ModelConfig) -> Model:
-    if config.backend in ("openai", "vllm"):
-        from nbrefine.models.openai import OpenAIModel
-
-        base_url = config.base_url or (VLLM_URL if config.backend == "vllm" else None)
-        return OpenAIModel(
-            config.model, base_url=base_url, api_key=_key(config), **_given(timeout=config.timeout)
-        )
-    if config.backend == "local":
-        from nbrefine.models.local import LocalModel
-
-        return LocalModel(config.model, **_given(timeout=config.timeout))
-    return models.resolve(f"{config.backend}:{config.model}", load=load)
-
-
-def _key(config: ModelConfig) -> str | None:
-    if config.api_key_env is None:
-        return None
-    if not (key := os.environ.get(config.api_key_env)):
-        raise UsageError(
-            f"The environment variable {config.api_key_env} holds no key",
-            hint="Set it, or leave out api_key_env",
-        )
-    return key
-
-
-def _given(**settings: Any) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-class _Throttled:
-    """A model of which only so many calls are under way at once."""
-
-    def __init__(self, model: Model, calls: int) -> None:
-        self.model = model
-        self._free = asyncio.Semaphore(calls)
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    async def check(self) -> None:
-        await self.model.check()
-
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        sampling: Sampling = Sampling(),
-        budget: Budget | None = None,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Run[Reply]:
-        """Ask for a reply as soon as it is this call's turn; see `Model.complete`."""
-
-        async def in_turn() -> Reply:
-            async with self._free:
-                return await self.model.complete(
-                    messages, sampling=sampling, budget=budget, on_text=on_text
-                )
-
-        return Run(in_turn())
-
-    async def aclose(self) -> None:
-        await self.model.aclose()
+from nbrefine.values import Task
 
 
 class EnvironmentFactory:
@@ -174,7 +85,7 @@ def _loop(
     owned: list[Model] = []
     rewards: list[RewardFunction] = []
     if execution is not None:
-        code = extractor or CodeBlockExtractor("python")
+        code = extractor or CodeBlockExtractor(_language(config))
         rewards.append(
             CodeExecutionReward(_executor(config), code_extractor=code, timeout=execution.timeout)
         )
@@ -228,23 +139,21 @@ def _judge(config: JudgeConfig, model: Model) -> JudgeReward:
 
 
 def _executor(config: EnvironmentConfig) -> CodeExecutor:
-    """Give what runs submissions with their tests."""
-    language = str(config.params.get("language", "python"))
-    if config.container is not None:
-        return _in_container(config.container, language)
-    return executor_for(language)
-
-
-def _in_container(config: ContainerConfig, language: str) -> CodeExecutor:
-    """Give what runs submissions in a container; nothing ever runs outside it instead."""
-    executors = import_module("nbrefine.executors")
-    if not hasattr(executors, "ContainerCodeExecutor") or language.lower() != "python":
+    """Give what runs submissions with their tests; with a container, nothing runs outside it."""
+    language = _language(config)
+    if config.container is None:
+        return executor_for(language)
+    if language.lower() != "python":
         raise UsageError(
-            f"This nbrefine runs no {language} in containers", hint="Leave out the key container"
+            f"Only Python runs in containers, not {language}", hint="Leave out the key container"
         )
-    settings = executors.ContainerConfig(**config.model_dump())
-    executor: CodeExecutor = executors.ContainerCodeExecutor(settings)
-    return executor
+    from nbrefine.executors import ContainerCodeExecutor
+
+    return ContainerCodeExecutor(config.container.to_container())
+
+
+def _language(config: EnvironmentConfig) -> str:
+    return str(config.params.get("language", "python"))
 
 
 def _tested(inner: Environment) -> bool:
@@ -256,7 +165,7 @@ def _tested(inner: Environment) -> bool:
 
 def _huggingface(config: EnvironmentConfig) -> HuggingFaceEnvironment:
     settings = {
-        **_given(size=config.size, seed=config.seed, answer_extractor=_answer(config)),
+        **given(size=config.size, seed=config.seed, answer_extractor=_answer(config)),
         # A seed says that tasks are to be drawn.
         **({"shuffle": True} if config.seed is not None else {}),
         **config.params,
@@ -267,7 +176,7 @@ def _huggingface(config: EnvironmentConfig) -> HuggingFaceEnvironment:
 
 def _reasoning_gym(config: EnvironmentConfig) -> ReasoningGymEnvironment:
     # Which settings there are is the data set's matter, and it says so.
-    settings = _given(size=config.size, seed=config.seed, answer_extractor=_answer(config))
+    settings = given(size=config.size, seed=config.seed, answer_extractor=_answer(config))
     _refuse_repeated(config)
     return ReasoningGymEnvironment(config.name, **settings, **config.params)
 
@@ -283,31 +192,31 @@ def _standalone(config: EnvironmentConfig) -> SingleTurnEnvironment:
             'The adapter "iterative" takes its tasks from params.tasks, and nothing else',
             hint="List blocks with prompt, ground_truth and test_code there",
         )
-    problems = [_problem(config.name, at, given) for at, given in enumerate(tasks)]
+    problems = [_problem(config.name, at, task) for at, task in enumerate(tasks)]
     return SingleTurnEnvironment(problems[: config.size], name=config.name, adapter="iterative")
 
 
 _TASK_KEYS = ("prompt", "ground_truth", "test_code", "metadata")
 
 
-def _problem(name: str, at: int, given: Any) -> Problem:
+def _problem(name: str, at: int, told: Any) -> Problem:
     where = f"Task {at + 1} of params.tasks"
-    if not isinstance(given, Mapping) or not isinstance(given.get("prompt"), str):
+    if not isinstance(told, Mapping) or not isinstance(told.get("prompt"), str):
         raise UsageError(f"{where} has no prompt", hint="Write what is asked as its prompt")
-    for key in given:
+    for key in told:
         if key not in _TASK_KEYS:
             raise UsageError(
                 f'{where} has the unknown key "{key}"', hint=f"Allowed: {', '.join(_TASK_KEYS)}"
             )
-    texts = {key: given.get(key, "") for key in ("ground_truth", "test_code")}
+    texts = {key: told.get(key, "") for key in ("ground_truth", "test_code")}
     for key, text in texts.items():
         if not isinstance(text, str):
             raise UsageError(f"{key} of {where} is {text!r}", hint="Give a text, in quotes")
     task = Task(
-        given["prompt"],
+        told["prompt"],
         id=f"{name}/{at}",
         tests=texts["test_code"],
-        metadata=dict(given.get("metadata") or {}),
+        metadata=dict(told.get("metadata") or {}),
     )
     return Problem(task, expected_answer=texts["ground_truth"])
 

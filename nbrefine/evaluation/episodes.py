@@ -13,6 +13,7 @@ from nbrefine.errors import InvalidTaskError, ModelAuthError, NbrefineError, Usa
 from nbrefine.evaluation.results import ResultsFile, Row, plain
 from nbrefine.extractors import CodeBlockExtractor
 from nbrefine.metrics import outcome_of
+from nbrefine.rewards.code import Tests, completed
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Episode, Sampling, Task
@@ -154,9 +155,7 @@ class Episodes:
         task = episode.task
         if self._grader is None or not (episode.solved and task.hidden_tests):
             return None
-        submission = episode.accepted[-1].code
-        code, _ = CodeBlockExtractor("python").extract(submission)
-        return await self._grader.grade(task, submission if code is None else code)
+        return await self._grader.grade(task, _program(episode))
 
     def _heed(self, row: Row) -> None:
         self._troubles = self._troubles + 1 if row.errored else 0
@@ -165,6 +164,18 @@ class Episodes:
                 f"{self._troubles} episodes in a row ended in trouble; the last: {row.detail}",
                 hint="Mend that and start again: what is good is kept in output_dir",
             )
+
+
+def _program(episode: Episode) -> str:
+    """Give what was accepted as one program, which goes on where the prompt's code ends."""
+    task = episode.task
+    submitted = [turn.code for turn in episode.accepted]
+    found = [CodeBlockExtractor("python").extract(text)[0] for text in submitted]
+    code = "\n".join(
+        text if code is None else code for text, code in zip(submitted, found, strict=True)
+    )
+    begun = str(task.metadata.get("prompt_code") or "")
+    return completed(code, Tests(task.hidden_tests, task.entry_point, prompt_code=begun))
 
 
 def _record(task_index: int, sample: int) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbrefine import notebook
 from nbrefine._portal import Run, call_user
+from nbrefine.config.backends import BackendFactory
 from nbrefine.config.evaluation import (
     DATA_FILES,
     EnvironmentConfig,
@@ -19,7 +20,7 @@ from nbrefine.config.evaluation import (
     ModelConfig,
     TurnInfoBlock,
 )
-from nbrefine.config.factories import BackendFactory, EnvironmentFactory
+from nbrefine.config.factories import EnvironmentFactory
 from nbrefine.env.base import Environment
 from nbrefine.errors import RunStopped, UsageError
 from nbrefine.evaluation.episodes import RECORDS, Episodes, Plan

@@ -231,6 +231,10 @@ def test_where_results_go_unless_told_is_the_working_folder(tmp_path: Path) -> N
             "line 2: In this container nothing would run. Give iterative with code_execution",
         ),
         (
+            CONTAINER.replace("image: python:3.12-slim", "image: Python 3"),
+            'line 4: "Python 3" is no name of an image',
+        ),
+        (
             "environments:\n- name: x\n  iterative:\n    submission_extractor_config: {a: 1}\n",
             "line 3: submission_extractor_config configures nothing",
         ),

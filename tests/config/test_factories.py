@@ -11,14 +11,20 @@ from typing import Any
 
 import pytest
 
-from nbrefine import executors
 from nbrefine._portal import Run
-from nbrefine.config import BackendFactory, EnvironmentConfig, EnvironmentFactory, ModelConfig
-from nbrefine.config.factories import _Throttled
+from nbrefine.config import (
+    BackendFactory,
+    ContainerConfig,
+    EnvironmentConfig,
+    EnvironmentFactory,
+    ModelConfig,
+)
+from nbrefine.config.backends import Throttled
 from nbrefine.env.base import Environment
 from nbrefine.env.iterative import IterativeEnvironment
 from nbrefine.env.notebook import NotebookEnvironment
 from nbrefine.errors import NbrefineError, UsageError
+from nbrefine.executors import ContainerCodeExecutor
 from nbrefine.models.openai import OpenAIModel
 from nbrefine.models.recorded import RecordedModel
 from nbrefine.models.scripted import ScriptedModel
@@ -321,47 +327,46 @@ def test_closing_an_environment_closes_the_models_made_for_it(
     assert sorted(closed) == ["scripted:judge.json", "scripted:summary.json"]
 
 
-def test_defect_4_a_container_runs_the_code_of_a_loop_and_nothing_runs_outside(
-    doubles: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loop stays a loop; what runs the code is made of the container's keys."""
-    built: list[dict[str, Any]] = []
-
-    class Inside:
-        def __init__(self, config: Any) -> None:
-            built.append(config)
-
-        def execute(self, code: str, test_code: str, *, timeout: float = 30.0) -> Any:
-            raise NotImplementedError
-
-    monkeypatch.setattr(executors, "ContainerConfig", dict, raising=False)
-    monkeypatch.setattr(executors, "ContainerCodeExecutor", Inside, raising=False)
-    container = {
-        "runtime": "podman",
-        "image": "python:3.12-slim",
-        "timeout": 5,
-        "env_vars": {"A": "1"},
-        "volumes": {"/data": "/data"},
-        "docker_command": "/bin/podman",
-    }
+def test_defect_4_a_container_runs_the_code_of_a_loop(doubles: str) -> None:
+    """It stays a loop, and what runs the code is what the container's keys say."""
     env = made(
         doubles,
-        container=container,
+        container={"runtime": "process"},
         iterative={"max_turns": 5, "code_execution": {"timeout": 30}},
     )
-    assert env.spec.max_steps == 5
-    (tests,) = env.reward_functions
-    assert isinstance(tests, CodeExecutionReward)
-    assert isinstance(tests.executor, Inside)
-    assert built == [container]
+    with env:
+        assert env.spec.max_steps == 5
+        (tests,) = env.reward_functions
+        assert isinstance(tests, CodeExecutionReward)
+        assert isinstance(tests.executor, ContainerCodeExecutor)
+        *_, last = stepped(env, fenced("x = 1"), fenced("def double(x):\n    return 2 * x"))
+        assert last.info["solved"]
 
 
-def test_without_containers_a_container_is_refused(
-    doubles: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(executors, "ContainerCodeExecutor", raising=False)
-    with pytest.raises(UsageError, match="runs no python in containers"):
-        made(doubles, container={"image": "x"}, iterative={"code_execution": {}})
+def test_every_key_of_a_container_reaches_it(tmp_path: Path) -> None:
+    keys = {
+        "runtime": "podman",
+        "rootfs": str(tmp_path),
+        "timeout": 5.0,
+        "env_vars": {"A": "1"},
+        "volumes": {str(tmp_path): "/data"},
+        "docker_command": "/opt/podman",
+        "memory": 1 << 30,
+    }
+    built = ContainerConfig.model_validate(keys).to_container()
+    assert {key: getattr(built, key) for key in keys} == keys
+    image = ContainerConfig(runtime="docker", image="python:3.12-slim").to_container()
+    assert (image.runtime, image.image) == ("docker", "python:3.12-slim")
+
+
+def test_only_python_runs_in_containers(doubles: str) -> None:
+    with pytest.raises(UsageError, match="Only Python runs in containers, not java"):
+        made(
+            doubles,
+            params={"language": "java"},
+            container={"runtime": "process"},
+            iterative={"code_execution": {}},
+        )
 
 
 @pytest.mark.usefixtures("hub")
@@ -436,7 +441,7 @@ def test_what_live_kernels_do_not_take_is_refused(
 
 def inner_model(**keys: Any) -> Any:
     model = BackendFactory.create(ModelConfig(**keys))
-    assert isinstance(model, _Throttled)
+    assert isinstance(model, Throttled)
     return model.model
 
 
@@ -484,7 +489,7 @@ def test_no_more_calls_are_under_way_than_a_model_may_have() -> None:
         running -= 1
         return "x"
 
-    model = _Throttled(ScriptedModel(answer), 2)
+    model = Throttled(ScriptedModel(answer), 2)
     calls: list[Run[Reply]] = [model.complete((Message("user", "?"),)) for _ in range(6)]
     assert [call.result(60).text for call in calls] == ["x"] * 6
     assert most == 2

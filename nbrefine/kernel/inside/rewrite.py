@@ -84,11 +84,36 @@ def program(unit: Unit, lines: list[str], details: list[Detail], *, awaits: bool
     for statement in unit.body:
         new = rewriter.visit(statement)
         body.extend(new if isinstance(new, list) else [new])
-    tree = ast.fix_missing_locations(ast.Module(body, []))
+    tree = ast.Module(body, [])
+    _locate(tree, dict.fromkeys(_PLACE, 1))
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if awaits else 0
     if any("from __future__ import annotations" in line for line in lines):
         flags |= annotations.compiler_flag
     return compile(tree, FILENAME, "exec", flags, dont_inherit=True)  # type: ignore[no-any-return]
+
+
+_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+
+
+def _locate(node: ast.AST, place: dict[str, Any]) -> None:
+    """Give the nodes that we made the place of what they stand in.
+
+    As `ast.fix_missing_locations` does, which takes a third of all the time that goes into a check.
+    """
+    own = node.__dict__
+    if "lineno" in own:
+        place = own
+    elif "lineno" in node._attributes:  # noqa: SLF001 - as `ast` documents it
+        for name in _PLACE:
+            own[name] = place[name]
+    for name in node._fields:
+        value = own.get(name)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, ast.AST):
+                    _locate(item, place)
+        elif isinstance(value, ast.AST) and value._fields:
+            _locate(value, place)
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -254,7 +279,7 @@ class _Rewriter(ast.NodeTransformer):
         if self.awaits and is_asyncio_run(node):
             self._within(node, awaits=True)
             return ast.copy_location(ast.Await(_call("settle", node.args[0])), node)
-        name = ast.unparse(node.func)
+        name = ast.unparse(node.func) if self.settles else ""
         if not self.settles or name.startswith("asyncio."):
             return self._within(node, awaits=self.awaits)
         self.generic_visit(node)

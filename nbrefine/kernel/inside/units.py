@@ -7,12 +7,20 @@ import functools
 import inspect
 import itertools
 import linecache
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .cases import FILENAME, Call, FunctionNode, Plan, lines_of
 from .record import Recorder
 from .rewrite import RECORDER, needs_await, program
+
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+
+
+def _is_coroutine_function(value: object) -> bool:
+    # What stands for an object of another process is not to be asked for each of its parts.
+    return type(value) in _FUNCTIONS and inspect.iscoroutinefunction(value)
 
 
 class Units:
@@ -41,7 +49,7 @@ class Units:
         if isinstance(unit, Call):
             return unit.awaits
         return needs_await(unit) or any(
-            inspect.iscoroutinefunction(self.names.get(inner.id))
+            _is_coroutine_function(self.names.get(inner.id))
             for statement in unit.body
             if not isinstance(statement, (*FunctionNode, ast.ClassDef))
             for inner in ast.walk(statement)

@@ -16,7 +16,7 @@ from nbrefine.config.evaluation import (
     JudgeConfig,
 )
 from nbrefine.env.base import Environment, close_all
-from nbrefine.env.coding import _executor as executor_for
+from nbrefine.env.coding import executor_for
 from nbrefine.env.huggingface import HuggingFaceEnvironment
 from nbrefine.env.iterative import IterativeEnvironment
 from nbrefine.env.notebook import NotebookEnvironment

@@ -105,7 +105,7 @@ class IterativeCodingEnvironment:
         UsageError: no kernel of the language is installed, the rows cannot be read, a named
             column is not among theirs, or they hold no tests.
         """
-        executor = executor or _executor(language)
+        executor = executor or executor_for(language)
         extractor = submission_extractor or CodeBlockExtractor(language)
         inner = HuggingFaceEnvironment(
             dataset,
@@ -148,7 +148,7 @@ def _rewards(
 ) -> tuple[RewardFunction, ...]:
     # The loop shows these the whole response: the extractor reads what it was made for, once.
     tests = CodeExecutionReward(
-        executor or _executor("python"), code_extractor=extractor, timeout=timeout
+        executor or executor_for("python"), code_extractor=extractor, timeout=timeout
     )
     if judge_backend is None:
         return (tests, *extra)
@@ -158,7 +158,7 @@ def _rewards(
     return (tests, judge, *extra)
 
 
-def _executor(language: str) -> CodeExecutor:
+def executor_for(language: str) -> CodeExecutor:
     """Give what runs code of a language.
 
     Raises

@@ -2,7 +2,7 @@
 
 Some data sets evaluate what a model wrote, as Python or by sympy, which does the same. So an
 answer that could call anything is not shown to those, and whatever an answer does, such as
-`9**9**9**9`, happens here, where it can be killed. Six data sets draw from sets of strings: their
+`9**9**9**9`, happens here, where it can be killed. Six data sets (of 0.1.25) draw from sets: their
 puzzles are the same in every process with the same PYTHONHASHSEED only, which this one is given.
 """
 

@@ -100,6 +100,21 @@ def test_offline_without_a_copy_is_one_error_that_names_the_ways_out(hub: Hub) -
     assert hub.asked == []
 
 
+def test_a_hub_that_cannot_be_reached_is_the_same_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.hub import Hub, reachable
+
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)  # five retries
+    gone = Hub({})
+    gone.server_close()
+    with (
+        reachable(gone, tmp_path),
+        pytest.raises(UsageError, match="hub cannot be reached for owner/name"),
+    ):
+        load_rows("owner/name")
+
+
 @pytest.mark.usefixtures("hub")
 def test_offline_holds_for_one_call_only() -> None:
     import datasets

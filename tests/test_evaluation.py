@@ -429,6 +429,11 @@ def test_turn_info_true_takes_the_usual_texts(tmp_path: Path) -> None:
     assert "[Turn 1/3]" in sent(tmp_path, result)[-1].content
 
 
+def test_a_template_for_all_asks_the_task(tmp_path: Path) -> None:
+    result = run_multi_evaluation(config(tmp_path, prompt_template="Q: {task} A:"))
+    assert sent(tmp_path, result)[-1].content == "Q: one and one? A:"
+
+
 def test_a_judge_for_all_is_that_of_environments_without_one(tmp_path: Path) -> None:
     (tmp_path / "judge.json").write_text(json.dumps(["Good. [[9]]"] * 3))
     judge = {"model": f"scripted:{tmp_path / 'judge.json'}", "name": "critic"}

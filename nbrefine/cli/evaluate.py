@@ -61,8 +61,8 @@ def evaluate(
 
     Keys of CONFIG: environments (a list of name, adapter, size, seed, answer_extractor,
     answer_extractor_config, prompts, params, container, judge, env_llm and iterative), model,
-    inference, system_prompt, turn_info, judge, samples, limit, batch_size, grade, output_dir and
-    save_detailed_results.  A wrong key is told with those that its block may have.
+    inference, system_prompt, prompt_template, turn_info, judge, samples, limit, batch_size, grade,
+    output_dir and save_detailed_results.  A wrong key is told with those that its block may have.
     """
     from nbrefine.config import EvalConfig
     from nbrefine.evaluation import arun_multi_evaluation

@@ -232,12 +232,12 @@ class ContainerConfig(Section):
 class EnvironmentConfig(Section):
     """One set of tasks, and what they are judged by."""
 
-    name: Text
-    """Of the data set: on the hub, in reasoning_gym, or a local file; else a name for reports."""
     adapter: Adapter = "reasoning_gym"
     """Where tasks come from: `reasoning_gym`; `huggingface`: a data set on the hub or in a file;
     `iterative`: the list `params.tasks` with `prompt`, `ground_truth` and `test_code`;
     `notebook`: as `huggingface`, and every attempt is a cell on a live kernel."""
+    name: Text
+    """Of the data set: on the hub, in reasoning_gym, or a local file; else a name for reports."""
     size: Count | None = None
     """How many tasks there are at most."""
     seed: int | None = None
@@ -258,7 +258,9 @@ class EnvironmentConfig(Section):
     @classmethod
     def _beside_the_file(cls, value: str, info: ValidationInfo) -> str:
         beside = _within(info, value)
-        return beside if value.endswith(DATA_FILES) or Path(beside).is_dir() else value
+        here = value.endswith(DATA_FILES) or Path(beside).is_dir()
+        rows = info.data.get("adapter") in ("huggingface", "notebook")
+        return beside if rows and here else value
 
     @field_validator("params")
     @classmethod
@@ -319,6 +321,9 @@ class EvalConfig(Section):
     model: ModelChoice = ModelConfig()
     inference: InferenceConfig = InferenceConfig()
     system_prompt: Text | None = None
+    prompt_template: Text | None = None
+    """How every task is asked, with `{task}` in it: the prompt `initial` of environments that
+    have none of their own."""
     turn_info: Annotated[TurnInfoBlock | None, BeforeValidator(_as_block)] = None
     """true, or texts of your own: tell the model which turn it is."""
     judge: JudgeConfig | None = None
@@ -369,6 +374,13 @@ class EvalConfig(Section):
     def to_dict(self) -> dict[str, Any]:
         """Give all keys as plain JSON, from which `from_dict` makes the same configuration."""
         return self.model_dump(mode="json")
+
+    @field_validator("prompt_template")
+    @classmethod
+    def _asks(cls, value: str | None) -> str | None:
+        if value is not None and "{task}" not in value:
+            raise UsageError("prompt_template asks for nothing", hint="Write {task} in it")
+        return value
 
     @field_validator("output_dir")
     @classmethod

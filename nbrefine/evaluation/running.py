@@ -134,10 +134,7 @@ def arun_multi_evaluation(
     UsageError: a configuration cannot be built, or `output_dir` holds results of other settings.
     ModelError: see `arun_evaluation`.
     """
-    given = [
-        each if each.judge or not config.judge else each.model_copy(update={"judge": config.judge})
-        for each in config.environments
-    ]
+    given = [_with_common(each, config) for each in config.environments]
     parts = [_Part(each, name) for each, name in zip(given, _names(given), strict=True)]
     plan = Plan(
         samples=config.samples,
@@ -152,6 +149,15 @@ def arun_multi_evaluation(
         detailed=config.save_detailed_results,
     )
     return EvaluationRun(_Evaluation(parts, config.model, plan, progress_callback))
+
+
+def _with_common(environment: EnvironmentConfig, config: EvalConfig) -> EnvironmentConfig:
+    """Give an environment what is said for all, where it says nothing itself."""
+    prompts = environment.prompts
+    if config.prompt_template is not None:
+        prompts = {"initial": config.prompt_template, **prompts}
+    judge = environment.judge or config.judge
+    return environment.model_copy(update={"prompts": prompts, "judge": judge})
 
 
 def _names(environments: Iterable[EnvironmentConfig]) -> Iterator[str]:

@@ -145,6 +145,7 @@ model: scripted:replies.yaml
 environments:
   - {name: tasks.jsonl, adapter: huggingface}
   - {name: ../rows, adapter: huggingface}
+  - {name: ../rows, adapter: reasoning_gym}
   - name: owner/set
     adapter: huggingface
     params:
@@ -154,8 +155,13 @@ environments:
     config = read(Path("sub"), text)
     assert config.output_dir == "sub/out"
     assert config.model.model == "sub/replies.yaml"
-    first, second, third = config.environments
-    assert (first.name, second.name, third.name) == ("sub/tasks.jsonl", "sub/../rows", "owner/set")
+    *_, third = config.environments
+    assert [environment.name for environment in config.environments] == [
+        "sub/tasks.jsonl",
+        "sub/../rows",
+        "../rows",
+        "owner/set",
+    ]
     assert third.params["data_files"] == {"test": ["sub/a.jsonl", "https://host/b.jsonl"]}
     assert third.judge is not None
     assert third.judge.model.model == "sub/judge.ipynb"
@@ -245,6 +251,10 @@ def test_where_results_go_unless_told_is_the_working_folder(tmp_path: Path) -> N
         (
             "environments: [{name: x}]\nturn_info: {prefix: x}\n",
             'line 2: unknown key "prefix" in turn_info',
+        ),
+        (
+            "environments: [{name: x}]\nprompt_template: Answer!\n",
+            "line 2: prompt_template asks for nothing. Write {task} in it",
         ),
         ("- name: x\n", "is no evaluation file: it holds no `key: value` lines"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -36,20 +37,21 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
+def name_of(pid: int) -> str:
+    """How a process calls itself; "" where it has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        return "" if process.status() == psutil.STATUS_ZOMBIE else process.name()
+    return ""
+
+
 def gone(pids: set[int]) -> bool:
-    return not any(
-        psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-        for pid in pids
-    )
+    return not any(map(name_of, pids))
 
 
 def named(name: str) -> set[int]:
     """The processes beneath this one that call themselves so."""
-    return {
-        each.pid
-        for each in psutil.Process().children(recursive=True)
-        if each.name() == name and each.status() != psutil.STATUS_ZOMBIE
-    }
+    return {pid for pid in family() if name_of(pid) == name}
 
 
 @pytest.fixture(scope="module")

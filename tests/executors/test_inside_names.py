@@ -189,8 +189,10 @@ assert add(1, object())
     assert told.messages_of_cases[2:5] == [
         "a message",
         "ZeroDivisionError: division by zero (line 4: return y / 0)",
-        "CannotSend: the tests pass an object of class object, "
-        "which cannot be sent to the code's process",
+        (
+            "CannotSend: the tests pass an object of class object, "
+            "which cannot be sent to the code's process"
+        ),
     ]
     assert told.cases[5]["expression"] == "add(2, 2) == 5"
 

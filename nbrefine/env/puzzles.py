@@ -15,8 +15,11 @@ import json
 import os
 import pickle
 import re
+import signal
 import sys
 from typing import Any
+
+_PATIENCE = 60  # seconds until it ends itself, where nobody is left to do so
 
 
 def main() -> None:
@@ -41,12 +44,14 @@ def main() -> None:
             index, answer = _read()
         except EOFError:
             return
+        signal.alarm(_PATIENCE)
         if answer is None:
             tell(entry=dataset[index])
         elif evaluates and not harmless(answer):
             tell(unreadable="it calls what no answer needs")
         else:
             tell(**_scored(dataset, index, answer))
+        signal.alarm(0)
 
 
 def _read() -> Any:

@@ -31,6 +31,7 @@ from nbrefine.values import (
 )
 
 if TYPE_CHECKING:
+    from tests.containers import Podman
     from tests.hub import Hub
 
 # A suite that a shell has put into the background inherits a SIGINT that is ignored, and so
@@ -83,6 +84,26 @@ def hub(running_hub: Hub, hub_home: Path) -> Iterator[Hub]:
     running_hub.asked.clear()
     with reachable(running_hub, hub_home):
         yield running_hub
+
+
+@pytest.fixture(scope="session")
+def running_podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    from tests.containers import PODMAN, podman_of_its_own
+
+    if PODMAN is None:
+        missing("podman")
+    with podman_of_its_own(tmp_path_factory.mktemp("podman")) as podman:
+        if trouble := podman.trouble():
+            missing(f"a podman that runs containers ({trouble})")
+        yield podman
+
+
+@pytest.fixture
+def podman(running_podman: Podman, monkeypatch: pytest.MonkeyPatch) -> Podman:
+    """Podman with the page's image and no other, and docker without its daemon."""
+    monkeypatch.setenv("PATH", f"{running_podman.bin}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    return running_podman
 
 
 @pytest.fixture

@@ -20,12 +20,14 @@ from nbrefine.kernel.workspace.overlays import WorkspaceMode
 
 if TYPE_CHECKING:
     from nbrefine.env.coding import IterativeCodingEnvironment
+    from nbrefine.env.container import ContainerEnvironment
     from nbrefine.env.huggingface import HuggingFaceEnvironment
     from nbrefine.env.reasoning import ReasoningGymEnvironment
 
 __all__ = [
     "COUNTED_PROMPTS",
     "REBUILD_LIMIT",
+    "ContainerEnvironment",
     "Environment",
     "HuggingFaceEnvironment",
     "IsolationPolicy",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ContainerEnvironment": "container",
     "HuggingFaceEnvironment": "huggingface",
     "IterativeCodingEnvironment": "coding",
     "ReasoningGymEnvironment": "reasoning",
@@ -51,7 +54,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load an environment made of a data set when it is first used."""
+    """Load an environment that few need when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

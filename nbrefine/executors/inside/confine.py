@@ -1,9 +1,13 @@
 """What keeps a candidate from all that is not its own: namespaces, Landlock, limits.
 
 Each layer holds by itself; one that cannot be had is left out, and what holds is told.  They hold
-accidents and attempts to cheat; they are no virtual machine.  A hole in the Linux kernel is a way
-out, the memory of all of a candidate's processes together has no bound, and without namespaces
-neither have UDP, local sockets and what has left the candidate's process group and parents.
+accidents and attempts to cheat; they are no virtual machine:
+
+- a hole in the Linux kernel is a way out;
+- the memory of all of a candidate's processes together has no bound;
+- sockets to the host of a virtual machine (vsock) and the keyrings of the Linux kernel are open;
+- without namespaces so are UDP, socket files and the modes of files, and what has left the
+  candidate's process group ends only with the candidate itself.
 """
 
 from __future__ import annotations

@@ -123,11 +123,15 @@ class Nursery:
         except BaseException as error:  # noqa: BLE001 - it is told, and nothing is run
             os.write(say, f"{type(error).__name__}: {error}".encode()[:1000])
             os._exit(_BROKEN)
-        self._serve(*sockets)
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(BaseException):  # the candidate may have replaced it
-                stream.flush()
-        os._exit(0)
+        status = 1
+        try:
+            self._serve(*sockets)
+            status = 0
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(BaseException):  # the candidate may have replaced it
+                    stream.flush()
+            os._exit(status)
 
     def _only(self, fds: list[int]) -> list[socket.socket]:
         """Close all descriptors but these and the standard streams."""

@@ -395,6 +395,32 @@ except TypeError as error:
     agree(bare, CLASSES, tests)
 
 
+def test_what_an_object_holds_can_be_changed_by_the_tests(bare: Bare) -> None:
+    code = """
+class Tree:
+    def __init__(self): self.children, self.named, self.table = [], {}, [[0], [1]]
+    def size(self): return 1 + sum(child.size() for child in self.children)
+    def add(self, child): self.children.append(child)
+    def __getitem__(self, i): return self.table[i]
+"""
+    tests = """
+t = Tree()
+t.children.append(Tree())
+t.children[0].children.append(Tree())
+assert t.size() == 3 and len(t.children) == 1
+assert t.children is t.children
+children = t.children
+t.add(Tree())
+assert t.size() == 4 and len(t.children) == 2 and children is t.children
+t.named["a"] = 1
+t[0].append(5)
+assert t.named == {"a": 1} and t[0] == [0, 5] and t[1] == [1]
+del t.children[0]
+assert t.size() == 2
+"""
+    agree(bare, code, tests)
+
+
 def test_records_enumerations_and_tuples_with_names(bare: Bare) -> None:
     tests = """
 assert data(3) == Data(3) and data(3) != Data(4) and data(3).y == []

@@ -12,6 +12,7 @@ import asyncio
 import builtins
 import contextlib
 import copy
+import functools
 import importlib
 import linecache
 import operator
@@ -28,7 +29,7 @@ from . import frames
 from .exports import Exports
 from .kinds import Malformed, Unsendable
 from .peer import Gone, Peer
-from .plain import Packer, Unpacker, is_mutable
+from .plain import Packer, Unpacker, become, is_container, is_mutable
 from .stand_ins import StandIns
 
 PRELOAD = (
@@ -98,6 +99,7 @@ class Candidate(Peer):
             "load": self._load,
             "names": self._names,
             "settle": self._settle,
+            "become": become,
             "await": self._await,
             "next": self._iterators.next,
             "send": self._iterators.send,
@@ -140,7 +142,8 @@ class Candidate(Peer):
         changed: list[Any] = []
         if any(is_mutable(item) for item in unpacker.held):
             changed = self._changed(message, arguments, unpacker.held, data)
-        answer = self._packed(kind, count, value, unpacker.held, changed)
+        lent = kind == "ok" and operation in ("get", "getitem") and is_container(value)
+        answer = self._packed(kind, count, value, unpacker.held, changed, lent=lent)
         self._exports.end()
         self._working = working
         return answer
@@ -156,7 +159,14 @@ class Candidate(Peer):
         return [[number, item] for number, item in enumerate(held) if is_mutable(item)]
 
     def _packed(
-        self, kind: str, count: int, value: Any, held: list[Any], changed: list[Any]
+        self,
+        kind: str,
+        count: int,
+        value: Any,
+        held: list[Any],
+        changed: list[Any],
+        *,
+        lent: bool,
     ) -> bytes:
         """Pack an answer, or in its place why it cannot be packed."""
         try:
@@ -164,7 +174,8 @@ class Candidate(Peer):
                 self._exports.export, {id(item): number for number, item in enumerate(held)}
             )
             if kind == "ok":
-                told, place = packer.pack(value), None
+                pack = packer.pack if not lent else functools.partial(self._exports.lent, packer)
+                told, place = pack(value), None
             else:
                 told, place = self._exports.raised(packer, value), _place(value)
             contents = [[number, packer.content(item)] for number, item in changed]

@@ -114,6 +114,10 @@ class Exports:
         self._touch(number, value)
         return ["object", number, self._class(kind)]
 
+    def lent(self, packer: Packer, value: Any) -> list[Any]:
+        """Give the list for a container that an object of the code goes on holding."""
+        return ["held", self._number(value), packer.pack(value)]
+
     def raised(self, packer: Packer, error: BaseException) -> list[Any]:
         """Give the list for an exception."""
         if id(error) in self._forms:

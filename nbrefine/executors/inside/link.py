@@ -21,10 +21,13 @@ from . import frames, proxies
 from .clock import Clock, Overdue
 from .kinds import Malformed, Unsendable, string, whole
 from .peer import Gone, Peer
-from .plain import Packer, Unpacker
+from .plain import Packer, Unpacker, become, is_container
 
 TESTS = "__main__"
 """The module that the tests are."""
+
+HELD = 50
+"""How many containers that the code's objects hold are watched for changes by the tests."""
 
 PLACE = "_nbrefine_place"
 """The attribute of an exception of the code that tells where in it it was raised."""
@@ -73,6 +76,7 @@ class Link(Peer):
         self._numbers: dict[int, int] = {}
         self._fields: dict[int, Any] = {}
         self._touched: set[int] = set()
+        self._held: dict[int, tuple[Any, bytes]] = {}
 
     def request(self, operation: str, /, *arguments: Any, **named: Any) -> Any:
         """Ask for an operation, and give its value or raise what it raised.
@@ -85,6 +89,8 @@ class Link(Peer):
         """
         if self.dead:
             raise Gone(self.dead)
+        if self._held and operation != "become":
+            self._give_back()
         packer = Packer(self._lend)
         outer, self._touched = self._touched, set()
         touched, waiting = self._touched, self._clock.waiting
@@ -108,6 +114,23 @@ class Link(Peer):
         if self._clock.over:
             raise Overdue
         return self._received(message, packer.held, touched)
+
+    def _give_back(self) -> None:
+        """Tell of containers that objects of the code hold and the tests have changed."""
+        for number, (value, before) in list(self._held.items()):
+            now = self._text(value)
+            if now != before:
+                self._held[number] = (value, now)
+                self.request("become", Reference(number), value)
+
+    def _text(self, value: Any) -> bytes:
+        outer, self._touched = self._touched, set()  # to look at objects is not to use them
+        try:
+            return frames.pack(Packer(self._lend).pack(value))
+        except (Unsendable, ValueError) as error:
+            raise CannotSend(str(error)) from None
+        finally:
+            self._touched = outer
 
     def settle(self) -> None:
         """Let an interrupt that was asked for arrive before anything else is asked."""
@@ -233,6 +256,8 @@ class Link(Peer):
             return value
         if tag == "class":
             return self._made[whole(number)]
+        if tag == "held":
+            return self._take_held(whole(number), unpacker.unpack(data[2]))
         if tag == "named":
             return tuple.__new__(self._class(number, tuple), unpacker.items(data[2]))
         if whole(number) not in self._made:
@@ -240,6 +265,19 @@ class Link(Peer):
             self._made[number] = made
             self._numbers[id(made)] = number
         return self._made[number]
+
+    def _take_held(self, number: int, value: Any) -> Any:
+        """Give a container that an object of the code holds: the same one each time."""
+        if not is_container(value):
+            raise Malformed("no container where one must be")
+        held = self._held.pop(number, (value, b""))[0]
+        if held is not value and type(held) is type(value):
+            become(held, value)
+            value = held
+        if len(self._held) >= HELD:
+            del self._held[next(iter(self._held))]
+        self._held[number] = (value, self._text(value))
+        return value
 
     def _make(self, tag: str, data: list[Any]) -> Any:
         number = data[1]

@@ -8,6 +8,7 @@ plain is the caller's matter: it gives a list with a tag of its own, or refuses.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -215,6 +216,18 @@ class Unpacker:
         if not 0 <= number < len(table) or table[number] is OPEN:
             raise Malformed("a reference to nothing")
         return table[number]
+
+
+def become(target: Any, content: Any) -> None:
+    """Give a list or its like the content of another of its class, and let it stay itself."""
+    items = copy.copy(content)
+    target.clear()
+    (target.extend if hasattr(target, "extend") else target.update)(items)
+
+
+def is_container(value: Any) -> bool:
+    """Tell whether a value is a list, or its like, that tests may change where it is held."""
+    return type(value) in CONTENTS
 
 
 def is_mutable(value: Any) -> bool:

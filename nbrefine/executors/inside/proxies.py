@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NoReturn, Protocol
 
+from .plain import become
+
 NUMBER, LINK, KNOWN = "_nbrefine_number", "_nbrefine_link", "_nbrefine_known"
 
 
@@ -146,7 +148,8 @@ def generate(asks: Asks, iterator: Any) -> Generator[Any, Any, Any]:
             if extra == len(given):
                 given.append(items[-1])
             else:
-                items[-1] = _become(given[extra], items[-1])
+                become(given[extra], items[-1])
+                items[-1] = given[extra]
         count = min(count * 2, 1_000)
         for item in items:
             sent = yield item
@@ -253,14 +256,6 @@ def _shown(proxy: Any) -> str:
         return f"{name}({', '.join(f'{key}={value!r}' for key, value in fields.items())})"
     finally:
         _shown_now.remove(place)
-
-
-def _become(target: Any, content: Any) -> Any:
-    if type(target) is not type(content):
-        return content
-    target.clear()
-    (target.extend if type(target) in (list, bytearray) else target.update)(content)
-    return target
 
 
 # Special methods: each asks for an operation of that name

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from nbrefine import notebook
@@ -394,6 +395,14 @@ def test_all_environments_of_a_configuration_are_run(tmp_path: Path) -> None:
     assert seen[-1] == (6, 6)
     assert (tmp_path / "out" / "sums-2" / "results.jsonl").exists()
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"] is True
+
+
+def test_nothing_is_left_running_or_open(tmp_path: Path) -> None:
+    me = psutil.Process()
+    run_multi_evaluation(config(tmp_path, limit=1))  # opens what stays for good
+    before = ({child.pid for child in me.children(recursive=True)}, me.num_fds())
+    run_multi_evaluation(config(tmp_path, limit=2, output_dir=str(tmp_path / "again")))
+    assert ({child.pid for child in me.children(recursive=True)}, me.num_fds()) == before
 
 
 def sent(folder: Path, result: EvaluationResult) -> tuple[Message, ...]:

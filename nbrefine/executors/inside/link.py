@@ -10,35 +10,23 @@ from __future__ import annotations
 
 import builtins
 import collections
-import inspect
 import socket
 import sys
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from . import frames, proxies
 from .clock import Clock, Overdue
 from .kinds import Malformed, Unsendable, string, whole
+from .lending import Lent, refuse
 from .peer import Gone, Peer
 from .plain import Packer, Unpacker, become, is_container
-
-TESTS = "__main__"
-"""The module that the tests are."""
 
 HELD = 50
 """How many containers that the code's objects hold are watched for changes by the tests."""
 
 PLACE = "_nbrefine_place"
 """The attribute of an exception of the code that tells where in it it was raised."""
-
-_FUNCTIONS = (
-    types.FunctionType,
-    types.MethodType,
-    types.BuiltinFunctionType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-)
 
 
 class CannotSend(TypeError):
@@ -70,8 +58,7 @@ class Link(Peer):
         """The classes of the code that the tests name."""
         self._clock = clock
         self._settled = 0
-        self._lent: list[tuple[str, Any, list[Any]]] = []
-        self._forms: dict[int, list[Any]] = {}
+        self._lent = Lent()
         self._made: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._fields: dict[int, Any] = {}
@@ -176,49 +163,7 @@ class Link(Peer):
             return ["object", self._numbers[id(value)]]
         if id(kind) in self._numbers and issubclass(kind, tuple):
             return ["named", self._numbers[id(kind)], packer.items(value)]
-        return self._forms.get(id(value)) or self._lend_own(value, kind)
-
-    def _lend_own(self, value: Any, kind: type) -> list[Any]:
-        if isinstance(value, BaseException):
-            return self._keep("error", value, self._exception(value))
-        if kind in _FUNCTIONS or isinstance(value, type):
-            name = str(getattr(value, "__name__", "function"))
-            return self._keep("callable", value, [name, inspect.iscoroutinefunction(value)])
-        if kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__"):
-            return self._keep("items", value, [])
-        if kind.__module__ == TESTS and not issubclass(kind, tuple):
-            form = self._forms.get(id(kind)) or self._keep("callable", kind, [kind.__name__, False])
-            return self._keep("instance", value, [form[1], kind.__name__, _special(kind)])
-        if callable(value):
-            return self._keep("callable", value, [kind.__name__, False])
-        raise Unsendable(
-            f"the tests pass an object of class {kind.__name__}, "
-            "which cannot be sent to the code's process"
-        )
-
-    def _keep(self, tag: str, value: Any, rest: list[Any]) -> list[Any]:
-        number = len(self._lent)
-        form = [*rest, number] if tag == "error" else [tag, number, *rest]
-        self._lent.append((tag, value, form))
-        self._forms[id(value)] = form
-        return form
-
-    def _exception(self, error: BaseException) -> list[Any]:
-        base = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
-        try:
-            arguments = Packer(_refuse).items(error.args)
-        except Unsendable:
-            arguments = [str(error)]
-        return [
-            "error",
-            "builtins",
-            base.__qualname__,
-            base.__name__,
-            None,
-            arguments,
-            [],
-            str(error),
-        ]
+        return self._lent.form(value)
 
     # What comes from there
 
@@ -250,10 +195,7 @@ class Link(Peer):
         if tag == "error":
             return self._taken_exception(unpacker, data)
         if tag in ("callable", "items", "instance"):
-            kept, value, _ = self._lent[whole(number)]
-            if kept != tag:
-                raise Malformed("an object that was not lent")
-            return value
+            return self._lent.object(tag, number)
         if tag == "class":
             return self._made[whole(number)]
         if tag == "held":
@@ -339,11 +281,8 @@ class Link(Peer):
     def _taken_exception(self, unpacker: Unpacker, data: list[Any]) -> BaseException:
         _, module, name, base, number, arguments, fields, text, own = data
         if own is not None:
-            kept, value, _ = self._lent[whole(own)]
-            if kept != "error":
-                raise Malformed("an exception that was not lent")
-            assert isinstance(value, BaseException)
-            return value
+            lent: BaseException = self._lent.object("error", own)
+            return lent
         if number is not None:
             kind = self._class(number, BaseException)
         else:
@@ -382,7 +321,7 @@ class Link(Peer):
             self._note(fields, set())
             split = len(arguments) - len(names)
             named = dict(zip(map(string, names), arguments[split:]))  # noqa: B905
-            work = self._work(operation, arguments[:split], named)
+            work = self._lent.work(operation, arguments[:split], named)
         except Exception as error:  # noqa: BLE001  whatever it is, it was no call
             raise Malformed(str(error)) from None
         try:
@@ -395,42 +334,12 @@ class Link(Peer):
             if isinstance(error, Gone):
                 raise
             shown = KeyboardInterrupt() if isinstance(error, Overdue) else error
-            kind, told = "raise", self._lend(Packer(_refuse), shown)
+            kind, told = "raise", self._lend(Packer(refuse), shown)
         return frames.pack([kind, count, told, None, None])
-
-    def _work(
-        self, operation: str, arguments: list[Any], named: dict[str, Any]
-    ) -> Callable[[], Any]:
-        """Give what an operation on an object of the tests does, if it is one they lent for it."""
-        tag, target, form = self._lent[whole(arguments[0])]
-        rest = arguments[1:]
-        if operation in ("call", "await") and tag == "callable":
-            if operation == "await":
-                return lambda: _driven(target(*rest, **named))
-            return lambda: target(*rest, **named)
-        if operation == "next" and tag == "items":
-            return lambda: _next(target)
-        if tag == "instance" and operation == "special" and rest[0] in form[4]:
-            return lambda: getattr(type(target), rest[0])(target, *rest[1:])
-        if (
-            tag == "instance"
-            and operation in ("get", "set")
-            and not string(rest[0]).startswith("_")
-        ):
-            if operation == "get":
-                return lambda: getattr(target, *rest)
-            return lambda: setattr(target, *rest)
-        if operation in ("get", "set"):
-            return lambda: _no_attribute(rest[0])
-        raise Malformed(f"{operation!r} of what was not lent for it")
 
 
 def _line(place: Any) -> tuple[str, int]:
     return ("", 0) if place is None else (string(place[0]), whole(place[1]))
-
-
-def _refuse(packer: Packer, value: Any) -> Any:
-    raise Unsendable("it is not plain")
 
 
 def _never(unpacker: Unpacker, data: list[Any]) -> Any:
@@ -444,19 +353,6 @@ def _mentioned(packed: Any) -> Iterator[int]:
             yield packed[1]
         for item in packed:
             yield from _mentioned(item)
-
-
-def _special(kind: type) -> list[str]:
-    """Give the operators that a class of the tests defines, all of which the code may use."""
-    left_out = {"__init__", "__new__", "__class__", "__init_subclass__", "__getattribute__"}
-    return sorted(
-        name
-        for name, value in vars(kind).items()
-        if name.startswith("__")
-        and name.endswith("__")
-        and isinstance(value, types.FunctionType)
-        and name not in left_out | {"__getattr__", "__setattr__", "__delattr__", "__reduce__"}
-    )
 
 
 def _exception_class(name: str, module: str, parents: list[Any], base: str) -> type:
@@ -488,24 +384,4 @@ def _standard_exception(module: str, name: str, base: str) -> type[BaseException
     return found
 
 
-_STANDARD = set(getattr(sys, "stdlib_module_names", sys.builtin_module_names)) - {TESTS}
-
-
-def _next(iterator: Any) -> tuple[bool, Any]:
-    for item in iterator:
-        return True, item
-    return False, None
-
-
-def _no_attribute(name: Any) -> None:
-    raise AttributeError(f"{name!r} is the tests' own and cannot be reached from the code")
-
-
-def _driven(awaitable: Any) -> Any:
-    """Run a coroutine of the tests that the code awaits, without a loop of its own."""
-    steps = awaitable.__await__()
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        return end.value
+_STANDARD = set(getattr(sys, "stdlib_module_names", sys.builtin_module_names)) - {"__main__"}

@@ -18,6 +18,7 @@ from . import frames, link
 from .candidate import CODE, NAME, PRELOAD, SETUP
 from .clock import Clock, Overdue
 from .kinds import string
+from .lending import TESTS
 from .link import Link
 from .names import Names, Told
 from .peer import Gone
@@ -66,7 +67,7 @@ class Tester:
         self._clock = Clock(self._tell)
         self._link = Link(calls, self._clock)
         self._job = job
-        module = sys.modules[link.TESTS] = types.ModuleType(link.TESTS)
+        module = sys.modules[TESTS] = types.ModuleType(TESTS)
         self._names: dict[str, Any] = module.__dict__
         self._taken: set[str] = set()
         self._values: list[str] = []

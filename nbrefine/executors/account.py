@@ -54,6 +54,7 @@ class Account:
         self.cases[number] = replace(
             case,
             status=message["status"],
+            expression=message.get("expression") or case.expression,
             got=message["got"],
             expected=message["expected"],
             message=message["message"],

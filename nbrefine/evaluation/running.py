@@ -308,7 +308,7 @@ class _Evaluation:
         self._settings[name] = settings = _told(built, model.name, plan)
         folder = plan.output_dir / _folder(name) if plan.output_dir is not None else None
         kept = await asyncio.to_thread(ResultsFile, folder, settings) if folder else None
-        grader = _grader() if plan.grade else None
+        grader = _grader(environment) if plan.grade else None
         try:
             runner = TrajectoryRunner(
                 environment if built.factory is None else None,
@@ -343,9 +343,15 @@ class _Evaluation:
             await call_user(self._progress, self._done, self._total)
 
 
-def _grader() -> Grader:
+def _grader(environment: Environment) -> Grader:
+    """Give a grader: one that uses the container of an environment that has one."""
+    from nbrefine.executors import ContainerCodeExecutor
     from nbrefine.rewards.grader import Grader
 
+    for reward in environment.reward_functions:
+        executor = getattr(reward, "executor", None)
+        if isinstance(executor, ContainerCodeExecutor):
+            return Grader(executor=executor)
     return Grader()
 
 

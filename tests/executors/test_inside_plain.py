@@ -117,6 +117,11 @@ def test_the_order_of_a_dictionary_its_factory_and_the_bound_of_a_deque_are_kept
     assert through(collections.deque(maxlen=3)).maxlen == 3
 
 
+def test_a_set_is_walked_in_the_order_of_its_literal() -> None:
+    """MBPP 341 asks for the tuple of a set."""
+    assert tuple(through({12, 13, 14, 15, 16})) == tuple({12, 13, 14, 15, 16})
+
+
 def test_numbers_that_are_equal_to_others_stay_what_they_are() -> None:
     found = through([True, 1, 1.0, -0.0, math.nan])
     assert [type(item) for item in found] == [bool, int, float, float, float]

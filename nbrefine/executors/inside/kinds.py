@@ -100,9 +100,11 @@ def _from_frozen(unpacker: Unpacker, data: Any) -> frozenset[Any]:
 
 def _fill(unpacker: Unpacker, target: Any, data: Any) -> None:
     """Fill a list, a deque or a set."""
-    add = target.add if type(target) is set else target.append
-    for item in unpacker.items(data[1]):
-        add(item)
+    items = unpacker.items(data[1])
+    if type(target) is set:
+        target.update(set(items))  # at once, as a literal is made: its order depends on that
+    else:
+        target.extend(items)
 
 
 def _fill_pairs(unpacker: Unpacker, target: Any, data: Any) -> None:

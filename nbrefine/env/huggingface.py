@@ -30,6 +30,8 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
         "answer".
     test_column, entry_point_column: tests and the function they call; None takes the usual names
         that are there, "" takes none.
+    hidden_test_column: tests that the model never sees and a grade is given by; None takes
+        hidden_tests or hidden_test, "" takes none.
     task: makes a task of a row, in place of the columns.
     size: how many tasks at most; None for all.
     shuffle: whether they are drawn at random, with `seed` (0 if it is None).
@@ -56,6 +58,7 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
         answer_column: str | None = None,
         test_column: str | None = None,
         entry_point_column: str | None = None,
+        hidden_test_column: str | None = None,
         task: Callable[[Row], Task] | None = None,
         size: int | None = None,
         seed: int | None = None,
@@ -86,6 +89,7 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
             answer=answer_column or ("" if task else "answer"),
             test=test_column,
             entry_point=entry_point_column,
+            hidden_test=hidden_test_column,
         )
         extractor = (
             make_extractor(answer_extractor)

@@ -14,6 +14,7 @@ from nbrefine.source import parse
 from nbrefine.values import Task
 
 _TESTS = ("test_list", "test", "tests")
+_HIDDEN_TESTS = ("hidden_tests", "hidden_test")
 _ENTRY_POINTS = ("entry_point",)
 _IDS = ("task_id", "id", "name")
 BEFORE_TESTS = ("test_imports", "test_setup_code")
@@ -30,6 +31,8 @@ class Columns:
     """Tests as source, or a list of asserts."""
     entry_point: str = ""
     id: str = ""
+    hidden_test: str = ""
+    """Tests that nobody is shown, for a grade alone."""
 
     @classmethod
     def among(
@@ -40,14 +43,15 @@ class Columns:
         answer: str = "answer",
         test: str | None = None,
         entry_point: str | None = None,
+        hidden_test: str | None = None,
     ) -> Self:
         """Choose the columns of a set.
 
         Parameters
         ----------
         available: the columns there are.
-        test, entry_point: None takes the first usual name that is there: test_list, test or
-            tests, and entry_point; "" takes none.
+        test, entry_point, hidden_test: None takes the first usual name that is there: test_list,
+            test or tests, entry_point, hidden_tests or hidden_test; "" takes none.
 
         Raises
         ------
@@ -59,8 +63,9 @@ class Columns:
             _first(_TESTS, available) if test is None else test,
             _first(_ENTRY_POINTS, available) if entry_point is None else entry_point,
             _first(_IDS, available),
+            _first(_HIDDEN_TESTS, available) if hidden_test is None else hidden_test,
         )
-        for role in ("question", "answer", "test", "entry_point"):
+        for role in ("question", "answer", "test", "entry_point", "hidden_test"):
             name = getattr(columns, role)
             if name and name not in available:
                 near = difflib.get_close_matches(name, available, n=1)
@@ -99,6 +104,7 @@ def to_task(row: Mapping[str, Any], columns: Columns) -> Task:
         id=number,
         setup=before or "",
         tests=tests_of(row, columns.test),
+        hidden_tests=tests_of(row, columns.hidden_test),
         entry_point=entry_point,
         reference=question + answer if begun and answer else answer,
         metadata={} if before is None else {"prompt_code": question},

@@ -168,3 +168,14 @@ def test_a_local_file_is_a_data_set_too(tmp_path: Path) -> None:
     path.write_text("question,answer\nWhat is 3 + 4?,007\n")
     env = HuggingFaceEnvironment(path)
     assert env.reset()[0].hidden.expected_answer == "007"
+
+
+def test_a_column_of_hidden_tests_reaches_the_grade_alone() -> None:
+    rows = [{"question": "Q?", "answer": "A", "test": "assert f(1)", "kept": "assert f(2)"}]
+    env = HuggingFaceEnvironment(rows, hidden_test_column="kept")
+    state, _ = env.reset()
+    assert (state.hidden.task.tests, state.hidden.task.hidden_tests) == (
+        "assert f(1)",
+        "assert f(2)",
+    )
+    assert "assert f(2)" not in state.observation.prompt

@@ -97,6 +97,18 @@ def test_an_answer_that_is_missing_is_an_empty_reference() -> None:
     assert to_task({"question": "Q?", "answer": None}, Columns()).reference == ""
 
 
+def test_hidden_tests_have_a_column_of_their_own() -> None:
+    row = {"question": "Q?", "answer": "A", "test": "assert a", "hidden_tests": ["assert b", "c"]}
+    columns = Columns.among(list(row))
+    assert columns.hidden_test == "hidden_tests"
+    task = to_task(row, columns)
+    assert (task.tests, task.hidden_tests) == ("assert a", "assert b\nc")
+    assert to_task(row, Columns.among(list(row), hidden_test="")).hidden_tests == ""
+    with pytest.raises(UsageError, match="'secret'") as caught:
+        Columns.among(list(row), hidden_test="secret")
+    assert caught.value.hint == "Name the hidden test column"
+
+
 def test_a_wrong_column_is_told_with_those_there_are_and_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
         Columns.among(["question", "answer", "level"], question="questoin")

@@ -46,7 +46,11 @@ def extract(
     language = (language or "").lower()
     if open_fence and not _opening(text.lstrip("\n").partition("\n")[0]):
         return _continued(text, language, finish)
-    return _judged(_scan(text, language), language, finish)
+    scan = _scan(text, language)
+    # Outside of strings and comments, no fence is Python.
+    if scan.blocks and finish == "stop" and language in ("", "python") and _looks_like_code(text):
+        return Extraction("found", text, reason="The whole reply is code, with fences in strings.")
+    return _judged(scan, language, finish)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,18 @@ def test_a_reply_that_is_nothing_but_code_is_taken_as_it_is(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "inner", ["x = 1", "assert f() == 2", "```\nx = 1\n```", "~~~\nx = 1\n~~~"]
+)
+@pytest.mark.parametrize("language", ["python", None])
+def test_fences_within_a_docstring_do_not_cut_a_reply_that_is_code(
+    inner: str, language: str | None
+) -> None:
+    reply = f'''def f():\n    """Give 2.\n\n{fence(inner)}\n    """\n    return 2\n'''
+    got = extract(reply, language=language)
+    assert (got.status, got.code) == ("found", reply)
+
+
+@pytest.mark.parametrize(
     "cell",
     ["%matplotlib inline\nx = 1", "!pip list", "%%bash\nif then ((", "files = !ls\nfiles",
      "await job()", "async with a as b:\n    await b", "x?", "?x", "%time f()"],

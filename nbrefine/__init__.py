@@ -22,7 +22,7 @@ from nbrefine._version import __version__
 
 if TYPE_CHECKING:
     from nbrefine.budget import Budget
-    from nbrefine.env import NotebookEnvironment
+    from nbrefine.env import IterativeEnvironment, IterativeTask, NotebookEnvironment
     from nbrefine.errors import NbrefineError
     from nbrefine.handbook import iterative_refine
     from nbrefine.kernel import Kernel
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from nbrefine.notebook import load, save
     from nbrefine.prompts import build_repair_prompt
     from nbrefine.rerun import replay
+    from nbrefine.rewards.grader import Grader
+    from nbrefine.runner import TrajectoryRunner
     from nbrefine.state import Action, State, StepResult
     from nbrefine.stopping import detect_cycle, track_regression
     from nbrefine.values import Episode, Sampling, Signal, SignalBundle, Task
@@ -40,6 +42,9 @@ __all__ = [
     "Budget",
     "Episode",
     "EpisodeRun",
+    "Grader",
+    "IterativeEnvironment",
+    "IterativeTask",
     "Kernel",
     "NbrefineError",
     "NotebookEnvironment",
@@ -49,6 +54,7 @@ __all__ = [
     "State",
     "StepResult",
     "Task",
+    "TrajectoryRunner",
     "__version__",
     "build_repair_prompt",
     "detect_cycle",
@@ -67,6 +73,9 @@ _HOMES = {
     "Budget": "budget",
     "Episode": "values",
     "EpisodeRun": "loop",
+    "Grader": "rewards.grader",
+    "IterativeEnvironment": "env",
+    "IterativeTask": "env",
     "Kernel": "kernel",
     "NbrefineError": "errors",
     "NotebookEnvironment": "env",
@@ -76,6 +85,7 @@ _HOMES = {
     "State": "state",
     "StepResult": "state",
     "Task": "values",
+    "TrajectoryRunner": "runner",
     "build_repair_prompt": "prompts",
     "detect_cycle": "stopping",
     "iterative_refine": "handbook",

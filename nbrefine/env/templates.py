@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nbrefine.env.turns import best_outcome
 from nbrefine.errors import UsageError
-from nbrefine.history import NO_FEEDBACK
+from nbrefine.history import NO_FEEDBACK, without_reasoning
 from nbrefine.prompts import fence_output, fill
 from nbrefine.values import Message, Turn
 
@@ -116,7 +116,7 @@ class Templates:
             turn=len(turns),
             max_turns=self.max_turns,
             turns_remaining=self.max_turns - len(turns),
-            submission=turns[-1].code if turns else "",
+            submission=without_reasoning(turns[-1].code) if turns else "",
             best_score=f"{best:g}",
             submit_note="" if keyword is None else fill(_NOTE, keyword=keyword),
         )
@@ -125,7 +125,7 @@ class Templates:
 def summary_request(task: str, turns: Sequence[Turn]) -> tuple[Message, ...]:
     """Ask a model to sum up attempts, oldest first, for one that will make the next."""
     tried = "\n\n".join(
-        f"Attempt {turn.number}\n{fence_output(turn.code, name='submission')}\n"
+        f"Attempt {turn.number}\n{fence_output(without_reasoning(turn.code), name='submission')}\n"
         f"{fence_output(turn.feedback or EMPTY, name='feedback')}"
         for turn in turns
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import get_args
 
 from nbrefine.errors import UsageError
+from nbrefine.history import without_reasoning
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.code import report_of
 from nbrefine.state import Action, Observation, State
@@ -78,11 +79,11 @@ def judged(turn: Turn, signals: SignalBundle, *, threshold: float) -> Turn:
 
 
 def _cut(turn: Turn) -> bool:
-    """Tell whether the submission is a whole response that was cut off."""
+    """Tell whether the submission goes on to the end of a response that was cut off."""
     reply = turn.reply
     if reply is None or reply.finish not in ("length", "content-filter"):
         return False
-    return turn.code == clean_text(reply.text)
+    return clean_text(reply.text).endswith(turn.code)
 
 
 def _said(signal: Signal) -> Verdict | None:
@@ -158,16 +159,28 @@ def refuse_blank(keyword: str | None) -> None:
         raise UsageError("A blank submit_keyword begins every response", hint="Give a word or None")
 
 
-def submits(text: str, keyword: str | None) -> bool:
-    """Tell whether a response begins with the keyword that hands it in.
+def handed_in(text: str, keyword: str | None) -> str | None:
+    """Give what a response hands in behind the keyword that it begins with; None without it.
 
-    It is taken in its exact case and as a whole word, after blanks and in Markdown's emphasis
-    if it likes: "**SUBMIT** 42", but not "submitting my code below" or "SUBMIT_NOW".
+    The keyword is taken in its exact case and as a whole word, after thinking and blanks and in
+    Markdown's emphasis if it likes: "**SUBMIT** 42", but not "submitting my code below" or
+    "SUBMIT_NOW".
     """
     if keyword is None:
-        return False
-    return re.match(_SUBMIT.format(re.escape(keyword)), text) is not None
+        return None
+    answer = without_reasoning(text)
+    found = re.match(_SUBMIT.format(re.escape(keyword)), answer)
+    return answer[found.end() :] if found else None
 
 
-# A mark of emphasis may close right behind the word; a joined word may not go on there.
-_SUBMIT = r"\s*(?:[*_]{{1,3}}|`)?{}(?![*_`]*[^\W_]|[-'\u2019]\w)"
+def submits(text: str, keyword: str | None) -> bool:
+    """Tell whether a response begins with the keyword that hands it in; see `handed_in`."""
+    return handed_in(text, keyword) is not None
+
+
+# A mark of emphasis may close right behind the word; a joined word may not go on there.  What
+# follows keeps its indentation, which may be that of a function's body.
+_SUBMIT = (
+    r"\s*(?P<mark>[*_]{{1,3}}|`)?{}(?![*_`]*[^\W_]|[-'\u2019]\w)"
+    r"[:.]?(?(mark)(?:(?P=mark))?)[:.]?(?:(?:[ \t]*\r?\n)+|[ \t]*)"
+)

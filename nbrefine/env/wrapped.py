@@ -29,7 +29,8 @@ class IterativeTask:
     ground_truth: str = ""
     """The expected answer, for rewards that compare or judge; never shown."""
     test_code: str = ""
-    """Tests that judge a submission; with them a `CodeExecutionReward` comes along."""
+    """Tests that judge a submission; with them a `CodeExecutionReward` comes along, unless the
+    extra rewards have one that runs them."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """Facts of the task; its `entry_point` names what a `check(candidate)` is given."""
 
@@ -86,7 +87,7 @@ def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction])
             stacklevel=4,
         )
     rewards: tuple[RewardFunction, ...] = ()
-    if len(untested) < len(tasks):
+    if len(untested) < len(tasks) and not any(map(_runs_tests, extra)):
         from nbrefine.executors import SubprocessCodeExecutor
 
         rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
@@ -107,6 +108,11 @@ def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction])
 
 def _decides(reward: RewardFunction) -> bool:
     return getattr(reward, "reward_type", RewardType.OUTCOME) is RewardType.OUTCOME
+
+
+def _runs_tests(reward: RewardFunction) -> bool:
+    """Tell whether a reward runs the tests of tasks already, so that ours would run them again."""
+    return isinstance(reward, CodeExecutionReward) and reward.test_extractor is None
 
 
 async def call(env: Environment, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -226,3 +226,28 @@ def test_a_response_without_text_leaves_no_empty_message() -> None:
     chat = asyncio.run(step())
     assert [message.role for message in chat] == ["user"]
     assert "No specific feedback available." in chat[0].content
+
+
+THOUGHT = "<think>\nlong thoughts\n</think>\n\n"
+
+
+@pytest.mark.parametrize("settings", [{}, {"prompts": {"feedback": "{submission}: {feedback}"}}])
+def test_what_a_model_thought_is_not_told_again(settings: dict[str, Any]) -> None:
+    with iterative(**settings) as env:
+        newest = states(env, THOUGHT + "first-try", THOUGHT + "second-try")[-1]
+    assert "first-try" in newest.observation.prompt or settings
+    assert "thoughts" not in newest.observation.prompt
+    assert newest.hidden.submissions[0] == THOUGHT + "first-try"
+
+
+def test_what_a_model_thought_while_it_summed_up_is_not_told() -> None:
+    asked: list[str] = []
+
+    def model(messages: Any) -> str:
+        asked.append(messages[-1].content)
+        return THOUGHT + "Nothing helped."
+
+    with iterative(summarize_history=True, env_model=model) as env:
+        newest = states(env, THOUGHT + "first-try", "second-try")[-1]
+    assert "Nothing helped." in newest.observation.prompt
+    assert "thoughts" not in newest.observation.prompt + "".join(asked)

@@ -28,8 +28,10 @@ from nbrefine.env import (
     UnsolvableWarning,
 )
 from nbrefine.errors import UsageError
+from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.extractors import CodeBlockExtractor, TagBasedExtractor
 from nbrefine.rewards.base import RewardFunction
+from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.format import AnswerReward, FormatReward
 from nbrefine.rewards.judge import JudgeReward
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
@@ -418,23 +420,23 @@ def test_a_lower_threshold_is_reached_earlier() -> None:
 @pytest.mark.parametrize(
     ("text", "early"),
     [
-        ("SUBMIT my final answer is 42", True),
+        ("SUBMIT my final answer is 0", True),
         ("SUBMIT", True),
-        ("  \n SUBMIT 42", True),
-        ("**SUBMIT** 42", True),
-        ("__SUBMIT__ 42", True),
-        ("`SUBMIT`: 42", True),
-        ("*SUBMIT*\n42", True),
-        ("SUBMIT: 42", True),
-        ("**SUBMIT:** 42", True),
+        ("  \n SUBMIT 0", True),
+        ("**SUBMIT** 0", True),
+        ("__SUBMIT__ 0", True),
+        ("`SUBMIT`: 0", True),
+        ("*SUBMIT*\n0", True),
+        ("SUBMIT: 0", True),
+        ("**SUBMIT:** 0", True),
         ("Submitted earlier; here is a fix", False),
         ("submitting my code below", False),
-        ("submit 42", False),
-        ("SUBMITTED 42", False),
-        ("SUBMIT_NOW = 42", False),
+        ("submit 0", False),
+        ("SUBMITTED 0", False),
+        ("SUBMIT_NOW = 0", False),
         ("SUBMIT-able code", False),
         ("SUBMIT's rules", False),
-        ("I SUBMIT 42", False),
+        ("I SUBMIT 0", False),
         ("", False),
     ],
 )
@@ -456,6 +458,41 @@ def test_an_early_submission_is_still_judged_and_solved_wins(env: IterativeEnvir
     assert right.next_state.hidden.episode.stop.reason == "solved"
     assert wrong.next_state.hidden.episode.stop.reason == "submitted"
     assert not wrong.next_state.hidden.episode.solved
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SUBMIT 1.0",
+        "**SUBMIT** 1.0",
+        "**SUBMIT:** 1.0",
+        "`SUBMIT`\n\n1.0",
+        "SUBMIT. 1.0",
+        "<think>\nSUBMIT or not?\n</think>\n\nSUBMIT 1.0",
+    ],
+)
+def test_the_keyword_is_no_part_of_what_is_judged(text: str) -> None:
+    seen: list[tuple[State, Action, State]] = []
+    problems = [Problem(Task("Guess."), expected_answer="1.0")]
+    inner = SingleTurnEnvironment(problems, rewards=(AnswerReward(),))
+    with IterativeEnvironment(inner=inner, extra_rewards=(Noting(seen),)) as env:
+        state = begun(env)
+        result = env.step(state, Action(text))
+        again = env.compute_rewards(state, Action(text), result.next_state)
+    assert result.info["solved"] is result.info["early_submit"] is True
+    assert again == result.rewards
+    assert [action.text for _, action, _ in seen] == ["1.0", "1.0"]
+    assert newest(result).code == "1.0"
+    assert result.next_state.hidden.submissions == (text,)
+
+
+def test_code_without_a_fence_is_judged_and_kept_without_the_keyword() -> None:
+    code = "SUBMIT_TO = 2\ndef f():\n    return SUBMIT_TO"
+    with IterativeEnvironment(tasks=IterativeTask("Write f.", test_code="assert f() == 2")) as env:
+        bare = env.step(begun(env), Action(f"SUBMIT\n{code}"))
+        fenced = env.step(begun(env), Action(f"SUBMIT\n```python\nSUBMIT = 2\n{code}\n```"))
+    assert (bare.info["solved"], fenced.info["solved"]) == (True, True)
+    assert newest(bare).code == code  # so that Run All of its record gives f
 
 
 @pytest.mark.parametrize(
@@ -726,6 +763,19 @@ def test_a_task_with_tests_brings_the_reward_that_runs_them() -> None:
         second = env.step(first.next_state, Action("def add(a, b): return a + b"))
     assert (second.terminated, newest(second).verdict) == (True, "solved")
     assert second.next_state.hidden.episode.stop.detail == "2/2 tests passed"
+
+
+def test_tests_that_a_reward_of_the_caller_runs_are_not_run_again() -> None:
+    own = CodeExecutionReward(SubprocessCodeExecutor(), name="mine")
+    other = CodeExecutionReward(
+        SubprocessCodeExecutor(), name="more", test_extractor=lambda state: "assert add(2, 2) == 4"
+    )
+    with IterativeEnvironment(tasks=(ADD,), extra_rewards=(own,)) as env:
+        told = env.step(begun(env), Action("def add(a, b): return 3")).next_state
+        assert [function.name for function in env.reward_functions] == ["mine"]
+        assert told.observation.prompt.count("1/2 tests passed.") == 1
+    with IterativeEnvironment(tasks=(ADD,), extra_rewards=(other,)) as env:
+        assert [each.name for each in env.reward_functions] == ["code_execution", "more"]
 
 
 @pytest.mark.parametrize(

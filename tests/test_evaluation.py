@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from nbrefine.evaluation import (
     run_multi_evaluation,
 )
 from nbrefine.evaluation.episodes import TOO_MANY
+from nbrefine.evaluation.running import _names
 from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.rewards.code import CodeExecutionReward
@@ -263,6 +265,31 @@ def test_a_mistake_of_the_caller_ends_it_at_once_and_keeps_what_there_is(tmp_pat
     assert [json.loads(line)["verdict"] for line in lines[1:]] == ["solved", "solved"]
 
 
+def test_what_no_text_can_hold_and_no_number_is_can_be_kept(tmp_path: Path) -> None:
+    class Odd:
+        name, reward_type = "odd", RewardType.OUTCOME
+
+        def compute(self, state: State, action: Action, next_state: State) -> Signal:
+            if action.text == "4":
+                raise ValueError("half a pair: \ud800")
+            return Signal(self.name, self.reward_type, math.nan)
+
+    env = SingleTurnEnvironment([Problem(Task(q)) for q in ANSWERS], rewards=(Odd(),))
+    first = run_evaluation(env, right, output_dir=tmp_path)
+    again = run_evaluation(env, right, output_dir=tmp_path)
+    for result in (first, again):
+        (rows,) = result.rows.values()
+        assert math.isnan(rows[0].outcome.reward)
+        assert "half a pair: \ufffd" in rows[1].detail
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    kept = (tmp_path / "single_turn" / "results.jsonl").read_text().splitlines()
+    for text in ((tmp_path / "summary.json").read_text(), *kept):
+        json.loads(text, parse_constant=refuse)
+
+
 def test_trouble_that_does_not_end_ends_it(tmp_path: Path) -> None:
     model = Failing(*ANSWERS)
     with pytest.raises(NbrefineError, match=f"{TOO_MANY} episodes in a row ended in trouble") as e:
@@ -355,25 +382,54 @@ def test_a_grade_by_hidden_tests_decides_what_passes_and_is_wrong() -> None:
     assert ungraded.metrics["coding"].accuracy.count == 2
 
 
-def test_a_task_whose_reference_fails_here_counts_for_nothing() -> None:
+def test_a_task_whose_reference_fails_here_counts_for_nothing_solved_or_not() -> None:
+    replies = [fenced(f"def double(x): return {value}") for value in ("2 * x", "3")]
     with coding("assert double(4) == 9") as env:
-        result = run_evaluation(env, [fenced("def double(x): return 2 * x")])
+        result = run_evaluation(env, replies, samples=2, batch_size=1)
     metrics = result.metrics["coding"]
-    assert (metrics.invalid_tasks, metrics.accuracy.n) == (1, 0)
+    assert (metrics.invalid_tasks, metrics.accuracy.n) == (2, 0)
+    (rows,) = result.rows.values()
+    assert all("the reference fails here" in row.detail for row in rows)
+
+
+@pytest.mark.parametrize(("reference", "invalid"), [("2 * x", 0), ("x", 2)])
+def test_the_reference_of_a_task_without_hidden_tests_is_tried_too(
+    reference: str, invalid: int
+) -> None:
+    task = Task(
+        "Write double(x).",
+        tests="assert double(1) == 2",
+        entry_point="double",
+        reference=f"def double(x):\n    return {reference}",
+    )
+    rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
+    replies = [fenced(f"def double(x): return {value}") for value in ("2 * x", "3")]
+    with SingleTurnEnvironment([Problem(task)], rewards=rewards, name="coding") as env:
+        result = run_evaluation(env, replies, samples=2, batch_size=1)
+    metrics = result.metrics["coding"]
+    assert (metrics.invalid_tasks, metrics.accuracy.n) == (invalid, 2 - invalid)
+
+
+def test_a_reference_that_is_no_program_is_not_tried() -> None:
+    task = Task("Set x to 4.", tests="assert x == 4", reference="4")
+    rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
+    with SingleTurnEnvironment([Problem(task)], rewards=rewards, name="coding") as env:
+        result = run_evaluation(env, [fenced("x = 4"), fenced("x = 5")], samples=2, batch_size=1)
+    assert (result.metrics["coding"].invalid_tasks, result.metrics["coding"].accuracy.count) == (
+        0,
+        1,
+    )
 
 
 def config(folder: Path, **keys: Any) -> EvalConfig:
-    blocks = [
-        {"prompt": question, "test_code": f"assert answer == {answer}"}
-        for question, answer in ANSWERS.items()
-    ]
-    answers = [fenced(f"answer = {answer}") for answer in ANSWERS.values()]
-    (folder / "replies.json").write_text(json.dumps(2 * answers))
+    """Two environments of the same sums, which a script answers."""
+    rows = [{"question": question, "answer": answer} for question, answer in ANSWERS.items()]
+    (folder / "sums.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "replies.json").write_text(json.dumps(2 * list(ANSWERS.values())))
     environment = {
-        "name": "sums",
-        "adapter": "iterative",
-        "params": {"tasks": blocks},
-        "iterative": {"submission_extractor": "code_block"},
+        "name": str(folder / "sums.jsonl"),
+        "adapter": "huggingface",
+        "iterative": {"submit_keyword": None},
     }
     return EvalConfig.from_dict(
         {
@@ -397,11 +453,17 @@ def test_all_environments_of_a_configuration_are_run(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"] is True
 
 
-def test_nothing_is_left_running_or_open(tmp_path: Path) -> None:
+def test_nothing_is_left_running_or_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [{"prompt": question, "test_code": "assert answer"} for question in ANSWERS]
+    environment = {"name": "sums", "adapter": "iterative", "params": {"tasks": tasks}}
+    coding = {"environments": [environment, environment], "model": "scripted:programs.json"}
+    (tmp_path / "programs.json").write_text(json.dumps([fenced("answer = 1")] * 4))
+    monkeypatch.chdir(tmp_path)
     me = psutil.Process()
     run_multi_evaluation(config(tmp_path, limit=1))  # opens what stays for good
     before = ({child.pid for child in me.children(recursive=True)}, me.num_fds())
-    run_multi_evaluation(config(tmp_path, limit=2, output_dir=str(tmp_path / "again")))
+    result = run_multi_evaluation(EvalConfig.from_dict({**coding, "limit": 2}))
+    assert [metrics.accuracy.count for metrics in result.metrics.values()] == [2, 2]
     assert ({child.pid for child in me.children(recursive=True)}, me.num_fds()) == before
 
 
@@ -420,7 +482,7 @@ def test_every_key_of_how_it_is_run_takes_effect(tmp_path: Path) -> None:
         "inference": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 77, "seed": 5},
     }
     asked_for = config(tmp_path, **settings)
-    (tmp_path / "replies.json").write_text(json.dumps([fenced("answer = 2")] * 4))
+    (tmp_path / "replies.json").write_text(json.dumps(["2"] * 4))
     result = run_multi_evaluation(asked_for)
     assert [len(rows) for rows in result.rows.values()] == [2, 2]
     assert [row.seed for row in result.rows["sums"]] == [derived_seed(5, 0, n) for n in range(2)]
@@ -450,15 +512,57 @@ def test_a_judge_for_all_is_that_of_environments_without_one(tmp_path: Path) -> 
     for trajectories in result.trajectories.values():
         for trajectory in trajectories:
             signals = trajectory.episode.turns[0].signals
-            assert [signal.name for signal in signals] == ["code_execution", "critic"]
+            assert [signal.name for signal in signals] == ["correctness", "critic"]
 
 
 def test_a_mistake_in_the_last_environment_is_told_before_the_first_runs(tmp_path: Path) -> None:
     given = config(tmp_path).to_dict()
-    given["environments"][1]["params"] = {"tasks": []}
+    given["environments"][1]["params"] = {"question_column": "asked"}
     with pytest.raises(UsageError):
         run_multi_evaluation(EvalConfig.from_dict(given))
     assert not (tmp_path / "out").exists()
+
+
+def test_results_of_other_settings_in_the_last_are_told_before_the_first_runs(
+    tmp_path: Path,
+) -> None:
+    given = config(tmp_path).to_dict()
+    run_multi_evaluation(EvalConfig.from_dict({**given, "limit": 1}))
+    (tmp_path / "out" / "sums" / "results.jsonl").unlink()
+    given["environments"][1]["iterative"]["max_turns"] = 7
+    asked: list[tuple[int, int]] = []
+    with pytest.raises(UsageError, match=r"max_turns was left out and is 7"):
+        run_multi_evaluation(
+            EvalConfig.from_dict(given), progress_callback=lambda *at: asked.append(at)
+        )
+    assert asked == []
+
+
+def test_every_environment_has_a_name_that_makes_a_folder_of_its_own() -> None:
+    given = ("a", "a", "a-2", "A", "b/c", "b--c", "data/b.jsonl", "b")
+    names = list(_names([EnvironmentConfig(name=name) for name in given]))
+    assert names == ["a", "a-2", "a-2-2", "A-3", "b/c", "b--c-2", "b", "b-2"]
+
+
+def test_rows_of_another_file_or_changed_ones_are_not_mixed_and_moved_ones_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str, **params: Any) -> EvaluationResult:
+        env = EnvironmentConfig(name=name, adapter="huggingface", params=params)
+        return run_evaluation(env, right, output_dir=tmp_path / "out")
+
+    monkeypatch.chdir(tmp_path)
+    row = {"question": "one and one?", "answer": "2"}
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "sums.jsonl").write_text(json.dumps(row))
+    assert len(told(run("a/sums.jsonl"))) == 1
+    run("b/sums.jsonl")  # the very same rows
+    monkeypatch.chdir("b")
+    run("sums.jsonl")
+    Path("sums.jsonl").write_text(json.dumps({**row, "answer": "3"}))
+    with pytest.raises(UsageError, match=r"environment\.data was '\w{16}' and is '\w{16}'"):
+        run("sums.jsonl")
 
 
 def test_episodes_on_live_kernels_have_one_each(tmp_path: Path) -> None:

@@ -335,7 +335,8 @@ class EvalConfig(Section):
     batch_size: Count = 8
     """How many episodes run at once."""
     grade: bool = True
-    """Whether submissions to tasks with hidden tests are graded with them at the end."""
+    """Whether submissions to tasks with hidden tests are graded with them at the end, and tasks
+    whose own reference fails here are left out."""
     output_dir: Text = "./results"
     save_detailed_results: bool = True
     """Whether every episode is kept as a notebook."""

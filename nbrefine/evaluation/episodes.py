@@ -13,13 +13,16 @@ from nbrefine.errors import InvalidTaskError, ModelAuthError, NbrefineError, Usa
 from nbrefine.evaluation.results import ResultsFile, Row, plain
 from nbrefine.extractors import CodeBlockExtractor
 from nbrefine.metrics import outcome_of
+from nbrefine.redaction import clean_text
 from nbrefine.rewards.code import Tests, completed
-from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
+from nbrefine.rewards.grader import Grade
+from nbrefine.runner import TrajectoryRunner, TurnInfoConfig, record_name
+from nbrefine.taskdata.columns import defines
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Episode, Sampling, Task
 
 if TYPE_CHECKING:
-    from nbrefine.rewards.grader import Grade, Grader
+    from nbrefine.rewards.grader import Grader
 
 TOO_MANY = 10
 """Troubles of the host one after the other from which on an evaluation gives up."""
@@ -70,9 +73,11 @@ class Episodes:
 
     Parameters
     ----------
-    plan: how many there are.
+    plan: how many there are of each task.
+    tasks: how many tasks there are.
     runner: runs one of them.
-    grader: judges a submission that its feedback calls solved, where the task has hidden tests.
+    grader: judges a submission that its feedback calls solved, where the task has hidden tests,
+        and tells which tasks cannot be judged.
     kept: what has ended before, and where rows are written.
     records: whether the runner keeps notebooks, in `RECORDS` beside the rows.
     """
@@ -80,27 +85,34 @@ class Episodes:
     def __init__(
         self,
         plan: Plan,
+        tasks: int,
         runner: TrajectoryRunner,
         *,
         grader: Grader | None,
         kept: ResultsFile | None,
         records: bool,
     ) -> None:
-        self.rows: list[Row] = []
+        # All tasks once before any twice: what is stopped half-way has seen every task.
+        wanted = [(task, n) for n in range(plan.samples) for task in range(tasks)]
+        before = kept.rows if kept is not None else {}
+        good = {at: row for at in wanted if (row := before.get(at)) and not row.errored}
+        self.rows: list[Row] = list(good.values())
+        """Those that have ended, in earlier evaluations or in this one."""
         self.trajectories: list[Trajectory] = []
-        self._plan = plan
+        """Those that have ended in this one."""
+        self._waiting = [at for at in wanted if at not in good]
+        self._at_once = plan.batch_size
         self._runner = runner
         self._grader = grader
         self._kept = kept
         self._records = records
         self._troubles = 0
 
-    async def run(self, tasks: int, tell: Callable[[int], Awaitable[None]]) -> None:
+    async def run(self, tell: Callable[[int], Awaitable[None]]) -> None:
         """Run what has not ended well before.
 
         Parameters
         ----------
-        tasks: how many tasks there are.
         tell: told of every number of episodes that have ended.
 
         Raises
@@ -108,16 +120,11 @@ class Episodes:
         UsageError: a mistake of the caller's, which every other episode would meet too.
         NbrefineError: `TOO_MANY` episodes in a row ended in the host's trouble.
         """
-        # All tasks once before any twice: what is stopped half-way has seen every task.
-        wanted = [(task, n) for n in range(self._plan.samples) for task in range(tasks)]
-        before = self._kept.rows if self._kept is not None else {}
-        good = {at: row for at in wanted if (row := before.get(at)) and not row.errored}
-        self.rows += good.values()
-        await tell(len(good))
-        waiting = (at for at in wanted if at not in good)
+        await tell(len(self.rows))
+        waiting = iter(self._waiting)
         try:
             async with asyncio.TaskGroup() as batch:
-                for _ in range(self._plan.batch_size):
+                for _ in range(self._at_once):
                     batch.create_task(self._some(waiting, tell))
         except BaseExceptionGroup as raised:
             raise raised.exceptions[0] from None
@@ -129,7 +136,7 @@ class Episodes:
             episode, grade = await self._episode(task_index, sample)
             row = _row(episode, grade, task_index, sample)
             if self._records and episode.created:
-                row = replace(row, notebook=_record(task_index, sample))
+                row = replace(row, notebook=f"{RECORDS}/{record_name(task_index, sample)}")
             if self._kept is not None:
                 await asyncio.to_thread(self._kept.append, row)
             self.rows.append(row)
@@ -152,10 +159,17 @@ class Episodes:
             return replace(so_far, stop=stop_for(trouble)), None
 
     async def _graded(self, episode: Episode) -> Grade | None:
+        """Give the grade; without one, what speaks against the task itself."""
         task = episode.task
-        if self._grader is None or not (episode.solved and task.hidden_tests):
+        if self._grader is None or episode.verdict in ("invalid-task", "infra-error"):
             return None
-        return await self._grader.grade(task, _program(episode))
+        if episode.solved and task.hidden_tests:
+            return await self._grader.grade(task, _program(episode))
+        # What is left out must not depend on whether it was solved.
+        if not (task.hidden_tests or _has_solution(task)):
+            return None
+        preflight = await self._grader.preflight(task)
+        return Grade("invalid-task", detail=preflight.problem) if preflight.problem else None
 
     def _heed(self, row: Row) -> None:
         self._troubles = self._troubles + 1 if row.errored else 0
@@ -164,6 +178,11 @@ class Episodes:
                 f"{self._troubles} episodes in a row ended in trouble; the last: {row.detail}",
                 hint="Mend that and start again: what is good is kept in output_dir",
             )
+
+
+def _has_solution(task: Task) -> bool:
+    """Tell whether a task's reference is a program that its tests can judge."""
+    return bool(task.tests and task.entry_point) and defines(task.reference, task.entry_point)
 
 
 def _program(episode: Episode) -> str:
@@ -178,11 +197,6 @@ def _program(episode: Episode) -> str:
     return completed(code, Tests(task.hidden_tests, task.entry_point, prompt_code=begun))
 
 
-def _record(task_index: int, sample: int) -> str:
-    """Give the path of an episode's notebook, as the runner names it."""
-    return f"{RECORDS}/task-{task_index:04d}{f'-sample-{sample:02d}' if sample else ''}.ipynb"
-
-
 def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) -> Row:
     assert episode.stop is not None
     graded = grade.solved if grade is not None else None
@@ -195,9 +209,9 @@ def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) ->
         task_index,
         sample,
         outcome,
-        task=episode.task.id,
+        task=clean_text(episode.task.id),
         seed=episode.seed,
         stop=episode.stop.reason,
-        detail=told or episode.stop.detail,
+        detail=clean_text(told or episode.stop.detail),
         tests=(tests.passed, tests.total) if tests else None,
     )

@@ -8,6 +8,7 @@ what ended in the host's trouble.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ class Row:
         return self.outcome.verdict == "infra-error"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as plain JSON, flat but for lists."""
+        """Give it as plain JSON, flat but for lists; null stands for a reward that is no number."""
         outcome = self.outcome
         return {
             "task_index": self.task_index,
@@ -62,8 +63,8 @@ class Row:
             "solved_at": outcome.solved_at,
             "graded": outcome.graded,
             "turns": outcome.turns,
-            "reward": outcome.reward,
-            "turn_rewards": list(outcome.turn_rewards),
+            "reward": _finite(outcome.reward),
+            "turn_rewards": [_finite(reward) for reward in outcome.turn_rewards],
             "formats": list(outcome.formats),
             "tests": list(self.tests) if self.tests else None,
             "stop": self.stop,
@@ -94,7 +95,7 @@ class Row:
             solved_at=row["solved_at"],
             graded=row["graded"],
             turns=row["turns"],
-            turn_rewards=tuple(row["turn_rewards"]),
+            turn_rewards=tuple(math.nan if told is None else told for told in row["turn_rewards"]),
             formats=tuple(row["formats"]),
             usage=Usage(*tokens),
             seconds=row["seconds"],
@@ -110,6 +111,10 @@ class Row:
             tests=cast("tuple[int, int]", tuple(row["tests"])) if row["tests"] else None,
             notebook=row["notebook"],
         )
+
+
+def _finite(reward: float) -> float | None:
+    return reward if math.isfinite(reward) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,7 @@ class EvaluationResult:
         RecordError: it cannot be written; an older file is untouched then.
         """
         told = self.to_dict(include_results=include_results)
-        replace_file(Path(path), json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        replace_file(Path(path), json.dumps(told, indent=1, allow_nan=False) + "\n")
 
 
 def create_evaluation_result(
@@ -303,7 +308,8 @@ def _differences(was: Mapping[str, Any], now: Mapping[str, Any], at: str = "") -
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             told.append(_differences(before, after, f"{at}{key}."))
         elif before != after:
-            told.append(f"{at}{key} was {before!r} and is {after!r}")
+            pair = (repr(each[key]) if key in each else "left out" for each in (was, now))
+            told.append(f"{at}{key} was {next(pair)} and is {next(pair)}")
     return ", ".join(filter(None, told))
 
 

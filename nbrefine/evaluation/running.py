@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
@@ -33,6 +34,7 @@ from nbrefine.evaluation.results import (
 )
 from nbrefine.models import Model, resolve
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
+from nbrefine.taskdata.files import fingerprint, local_files
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Sampling
 
@@ -85,7 +87,8 @@ def arun_evaluation(
     seed: None leaves all to chance.
     system_prompt, turn_info: see `TrajectoryRunner`.
     grade: whether a submission that its feedback calls solved is graded at the end, where the
-        task has hidden tests; the grade decides then.
+        task has hidden tests; the grade decides then.  Tasks whose own reference fails their
+        tests here are found out too, and count for nothing.
     output_dir: where results are kept as they come; a second evaluation with the same settings
         goes on there.  None keeps nothing.
     save_detailed_results: whether every episode is kept there as a notebook.
@@ -161,12 +164,15 @@ def _with_common(environment: EnvironmentConfig, config: EvalConfig) -> Environm
 
 
 def _names(environments: Iterable[EnvironmentConfig]) -> Iterator[str]:
-    """Give every environment a name of its own."""
-    taken: dict[str, int] = {}
+    """Give every environment a name of its own, which makes a folder of its own."""
+    taken: set[str] = set()
     for each in environments:
         label = _label(each.name)
-        number = taken[label] = taken.get(label, 0) + 1
-        yield label if number == 1 else f"{label}-{number}"
+        numbered = (label if n == 1 else f"{label}-{n}" for n in itertools.count(1))
+        # Some file systems take "A" and "a" for one.
+        name = next(name for name in numbered if _folder(name).casefold() not in taken)
+        taken.add(_folder(name).casefold())
+        yield name
 
 
 def _turn_info(block: TurnInfoBlock | None) -> TurnInfoConfig | None:
@@ -271,12 +277,16 @@ class _Evaluation:
                 stack.push_async_callback(model.aclose)
             await model.check()
             self._model_name = model.name
-            # Every environment is built before any runs, so that a mistake in the last is told.
+            # All is ready before anything runs, so that a mistake in the last is told at once.
             built = [await self._build(part, stack) for part in self._parts]
             tasks = [self._tasks(each.environment) for each in built]
             self._total = sum(tasks) * self._plan.samples
-            for each, count in zip(built, tasks, strict=True):
-                await self._one(each, count, model)
+            ready = [
+                await self._ready(each, count, model, stack)
+                for each, count in zip(built, tasks, strict=True)
+            ]
+            for episodes in ready:
+                await episodes.run(self._tell)
 
     async def _build(self, part: _Part, stack: AsyncExitStack) -> _Built:
         config = part.environment
@@ -302,40 +312,36 @@ class _Evaluation:
             raise UsageError(f"{environment.spec.name} has no tasks", hint="Give it some")
         return tasks if limit is None else min(limit, tasks)
 
-    async def _one(self, built: _Built, tasks: int, model: Model) -> None:
-        """Run one environment."""
+    async def _ready(
+        self, built: _Built, tasks: int, model: Model, stack: AsyncExitStack
+    ) -> Episodes:
+        """Give the episodes of one environment, with what is there of them already."""
         plan, name, environment = self._plan, built.part.name, built.environment
-        self._settings[name] = settings = _told(built, model.name, plan)
+        settings = await asyncio.to_thread(_told, built, model.name, plan)
         folder = plan.output_dir / _folder(name) if plan.output_dir is not None else None
         kept = await asyncio.to_thread(ResultsFile, folder, settings) if folder else None
+        if kept is not None:
+            stack.callback(kept.close)
         grader = _grader(environment) if plan.grade else None
-        try:
-            runner = TrajectoryRunner(
-                environment if built.factory is None else None,
-                model,
-                env_factory=built.factory,
-                sampling_params=plan.sampling,
-                seed=plan.seed,
-                system_prompt=plan.system_prompt,
-                turn_info=plan.turn_info,
-                record=folder / RECORDS if folder is not None and plan.detailed else None,
-                overwrite=True,
-            )
-            episodes = Episodes(
-                plan,
-                runner,
-                grader=grader,
-                kept=kept,
-                records=folder is not None and plan.detailed,
-            )
-            self._rows[name] = episodes.rows
-            self._trajectories[name] = episodes.trajectories
-            await episodes.run(tasks, self._tell)
-        finally:
-            if kept is not None:
-                kept.close()
-            if grader is not None:
-                await grader.aclose()
+        if grader is not None:
+            stack.push_async_callback(grader.aclose)
+        runner = TrajectoryRunner(
+            environment if built.factory is None else None,
+            model,
+            env_factory=built.factory,
+            sampling_params=plan.sampling,
+            seed=plan.seed,
+            system_prompt=plan.system_prompt,
+            turn_info=plan.turn_info,
+            record=folder / RECORDS if folder is not None and plan.detailed else None,
+            overwrite=True,
+        )
+        records = folder is not None and plan.detailed
+        episodes = Episodes(plan, tasks, runner, grader=grader, kept=kept, records=records)
+        self._settings[name] = settings
+        self._rows[name] = episodes.rows
+        self._trajectories[name] = episodes.trajectories
+        return episodes
 
     async def _tell(self, ended: int) -> None:
         self._done += ended
@@ -367,17 +373,30 @@ def _told(built: _Built, model: str, plan: Plan) -> dict[str, Any]:
     config = built.part.environment
     if isinstance(config, EnvironmentConfig):
         described = config.model_dump(mode="json", exclude_defaults=True)
-        # The same file has another path from another folder.
-        described["name"] = _label(config.name)
+        if files := _files(config):
+            # The same file has another path from another folder, and may change in its place.
+            described["name"] = _label(config.name)
+            described.get("params", {}).pop("data_files", None)
+            described["data"] = fingerprint(files)
     else:
         described = asdict(built.environment.spec)
         del described["metadata"]
     return {"environment": plain(described), "model": model, **plan.to_dict()}
 
 
+def _files(config: EnvironmentConfig) -> list[str]:
+    """Give the files on this machine that hold an environment's tasks."""
+    if config.adapter not in ("huggingface", "notebook"):
+        return []
+    split = config.params.get("split", "test")
+    return local_files(config.name, split, config.params.get("data_files")) or []
+
+
 def _label(name: str) -> str:
-    """Give the name of a data set for reports; of a file, its own without what it ends in."""
-    return Path(name).name.partition(".")[0] if name.endswith(DATA_FILES) else name
+    """Give the name of a data set for reports; of files here, without the way to them."""
+    if name.endswith(DATA_FILES):
+        return Path(name).name.partition(".")[0]
+    return Path(name).resolve().name if Path(name).is_dir() else name
 
 
 def _folder(name: str) -> str:

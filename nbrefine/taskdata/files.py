@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +80,15 @@ def _listed(paths: Paths) -> list[str]:
 def _is_hub_name(name: str) -> bool:
     looks_local = name.startswith((".", "/", "~")) or _suffix(name) in _KINDS
     return not looks_local and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) is not None
+
+
+def fingerprint(files: Sequence[str]) -> str:
+    """Give what changes with the content of files or their order, but not with their places."""
+    digest = hashlib.sha256()
+    for file in files:
+        with Path(file).open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 def base_of(split: str) -> str:

@@ -7,7 +7,6 @@ fixes; the handbook's `detect_cycle` saved 69 % and lost 15 %.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from nbrefine.errors import UsageError
-from nbrefine.source import parse
+from nbrefine.source import shape
 from nbrefine.values import Stop, Turn
 
 
@@ -86,16 +85,9 @@ def _tried(turn: Turn) -> str:
 
 @lru_cache(maxsize=4096)  # every decision looks at every earlier attempt again
 def _shape(code: str) -> str:
-    tree = parse(code)
-    if tree is None:
-        return _hash(code)
-    for node in ast.walk(tree):
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-    return _hash(ast.dump(tree))
+    return _hash(shape(code))
 
 
-_DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 

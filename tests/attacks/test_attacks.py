@@ -115,6 +115,30 @@ def test_the_grader_says_what_held_an_attack(grader: Grader) -> None:
     assert grade.isolation
 
 
+LENT = """\
+def make(secret):
+    def key(number, kept=secret):
+        return number, secret
+    return key
+
+SECRET = 12345
+assert guess(make(SECRET)) == SECRET
+"""
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["key.__globals__['SECRET']", "key.__closure__[0].cell_contents", "key.__defaults__[0]"],
+)
+def test_a_function_that_tests_pass_to_code_gives_nothing_of_them_away(
+    way: str, grader: Grader
+) -> None:
+    program = f"def guess(key):\n    return {way}\n"
+    exec(program + LENT, {})  # holds where both are in one process
+    grade = grader.grade(Task("Guess.", hidden_tests=LENT), program).result(60)
+    assert (grade.verdict, grade.passed, grade.total) == ("failed", 0, 1)
+
+
 def descendants() -> set[int]:
     """Give the processes that stand below this one, and copies of them that lost their parent."""
     ours = psutil.Process()

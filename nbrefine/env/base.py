@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from nbrefine._portal import Closing, Run
+from nbrefine.errors import UsageError
 from nbrefine.rewards.base import RewardFunction, signals_of
 from nbrefine.state import Action, EnvironmentSpec, State, StepResult
 from nbrefine.values import SignalBundle
@@ -53,6 +54,15 @@ class Environment(Closing):
 
     def astep(self, state: State, action: Action) -> Run[StepResult]:
         """Take one step; the started form of `step`."""
+        if not isinstance(state, State):
+            raise UsageError(
+                f"A step is taken from a State, not from a {type(state).__name__}",
+                hint="reset() gives it first, a step as next_state",
+            )
+        if not isinstance(action, Action):
+            raise UsageError(
+                f"A step takes an Action, not a {type(action).__name__}", hint="Give Action(text)"
+            )
         return Run(self._step(state, action))
 
     def acompute_rewards(
@@ -82,7 +92,7 @@ class Environment(Closing):
 
         Raises
         ------
-        UsageError: the episode had ended.
+        UsageError: the episode had ended, or one of the two is something else.
         """
         return self.astep(state, action).result()
 

@@ -50,7 +50,8 @@ def wrapped(
         raise UsageError("Must provide either 'inner' or 'tasks'", hint="Give one of them")
     if inner is None:
         assert tasks is not None
-        given: tuple[Any, ...] = (tasks,) if isinstance(tasks, IterativeTask) else tuple(tasks)
+        one = (tasks,) if isinstance(tasks, IterativeTask | str) else tasks
+        given: tuple[Any, ...] = tuple(one)
         if strange := [task for task in given if not isinstance(task, IterativeTask)]:
             raise UsageError(f"{strange[0]!r} is no task", hint="Give IterativeTask values")
         return _of_tasks(given, extra)
@@ -58,7 +59,9 @@ def wrapped(
         raise UsageError("Both 'inner' and 'tasks' are given", hint="Give one of them")
     spec = getattr(inner, "spec", None)
     if not isinstance(spec, EnvironmentSpec):
-        raise UsageError(f"{type(inner).__name__} has no spec", hint="Give an Environment")
+        raise UsageError(
+            f"{type(inner).__name__} has no spec", hint="Give an Environment, or tasks as tasks="
+        )
     if spec.is_multi_turn:
         raise UsageError(
             f"{spec.name} takes several turns by itself, and only one that takes a single answer "

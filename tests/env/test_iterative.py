@@ -110,6 +110,8 @@ def test_the_defaults_are_those_of_the_page() -> None:
         ({"inner": SingleTurnEnvironment([]), "tasks": [GUESS]}, "Both 'inner' and 'tasks'"),
         ({"tasks": []}, "at least one task"),
         ({"tasks": ["Write a poem."]}, "'Write a poem.' is no task"),
+        ({"tasks": "Write a poem."}, "'Write a poem.' is no task"),
+        ({"inner": GUESS}, "IterativeTask has no spec. Give an Environment, or tasks as tasks="),
         ({"tasks": [GUESS], "max_turns": 0}, "max_turns is 0"),
         ({"tasks": [GUESS], "solved_threshold": float("nan")}, "solved_threshold is nan"),
         ({"tasks": [GUESS], "submit_keyword": " "}, "blank submit_keyword"),
@@ -607,6 +609,15 @@ def test_concurrent_episodes_on_one_environment_keep_to_themselves() -> None:
 
     with dealt() as env, ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda n: episode(env, n), range(24))) == [[False, True]] * 24
+
+
+def test_what_is_no_state_or_no_action_is_told(env: IterativeEnvironment) -> None:
+    first: Any = env.reset()
+    with pytest.raises(UsageError, match="from a State, not from a tuple"):
+        env.step(first, Action("1"))
+    text: Any = "1"
+    with pytest.raises(UsageError, match=r"an Action, not a str\. Give Action\(text\)"):
+        env.step(first[0], text)
 
 
 def test_an_environment_is_used_from_a_loop_of_the_caller_s() -> None:

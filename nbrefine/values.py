@@ -6,6 +6,7 @@ trajectories, the notebook and the handbook's dicts are derived from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -191,6 +192,12 @@ class SignalBundle:
         """The sum of reward times weight over the signals that have a reward."""
         return sum(s.reward * s.weight for s in self.signals if s.reward is not None)
 
+    @property
+    def outcome(self) -> float | None:
+        """The best reward of an outcome signal; None where none has one, and NaN is none."""
+        rewards = (s.reward for s in self.by_type(RewardType.OUTCOME))
+        return max((r for r in rewards if r is not None and not math.isnan(r)), default=None)
+
     def by_name(self, name: str) -> Signal | None:
         """Give the first signal of that name, or None."""
         return next((s for s in self.signals if s.name == name), None)
@@ -329,9 +336,7 @@ class Turn:
     @property
     def score(self) -> tuple[float, int]:
         """How good the attempt was, for best-so-far: outcome reward, then tests passed."""
-        outcomes = [s.reward for s in self.signals.by_type(RewardType.OUTCOME)]
-        best = max((r for r in outcomes if r is not None), default=0.0)
-        return best, self.tests.passed if self.tests else 0
+        return self.signals.outcome or 0.0, self.tests.passed if self.tests else 0
 
 
 StopReason = Literal[
@@ -410,10 +415,16 @@ class Episode:
 
     @property
     def verdict(self) -> Verdict:
-        """`solved`, or how the last turn was judged, or whose trouble ended it all."""
+        """`solved`, or how the last turn was judged, or whose trouble ended it all.
+
+        One that ended before its first turn, as where a budget shared with others was spent, says
+        nothing about the model: `infra-error`.
+        """
         if self.stop is not None and self.stop.reason in ("solved", "invalid-task", "infra-error"):
             return self.stop.reason
-        return self.turns[-1].verdict if self.turns else "failed"
+        if not self.turns:
+            return "infra-error" if self.stop is not None else "failed"
+        return self.turns[-1].verdict
 
     @property
     def attempts(self) -> tuple[Turn, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+
+import pytest
 
 from nbrefine.outputs import CellResult, Failure
 from nbrefine.values import (
@@ -14,6 +17,7 @@ from nbrefine.values import (
     Signal,
     SignalBundle,
     Stop,
+    StopReason,
     Task,
     TestReport,
     Turn,
@@ -87,6 +91,35 @@ def test_the_verdict_is_the_stop_s_where_it_judges_and_the_last_turn_s_elsewhere
     assert Episode(Task("t"), turns=(failed,), stop=Stop("max-turns")).verdict == "timeout"
     assert Episode(Task("t"), turns=(failed,), stop=Stop("infra-error")).verdict == "infra-error"
     assert Episode(Task("t"), turns=(failed,), stop=Stop("solved")).solved
+
+
+@pytest.mark.parametrize("reason", ["budget", "stopped", "killed", "infra-error"])
+def test_an_episode_that_ended_before_its_first_turn_says_nothing_of_the_model(
+    reason: StopReason,
+) -> None:
+    assert Episode(Task("t"), stop=Stop(reason)).verdict == "infra-error"
+
+
+@pytest.mark.parametrize(
+    ("rewards", "best"),
+    [
+        ((), None),
+        ((None,), None),
+        ((math.nan,), None),
+        ((0.25, None, 0.5), 0.5),
+        ((math.nan, 0.5), 0.5),
+        ((0.5, math.nan), 0.5),
+        ((-1.0, math.nan, -2.0), -1.0),
+        ((0.0,), 0.0),
+    ],
+)
+def test_the_best_outcome_passes_over_what_is_no_number(
+    rewards: tuple[float | None, ...], best: float | None
+) -> None:
+    outcomes = tuple(Signal(f"s{n}", RewardType.OUTCOME, r) for n, r in enumerate(rewards))
+    signals = SignalBundle((*outcomes, Signal("other", RewardType.PROCESS, 9.0)))
+    assert signals.outcome == best
+    assert Turn(1, signals=signals).score == (best or 0.0, 0)
 
 
 def test_rows_are_flat_and_one_per_turn() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nbrefine.env.turns import best_outcome
 from nbrefine.errors import UsageError
 from nbrefine.history import NO_FEEDBACK, without_reasoning
 from nbrefine.prompts import fence_output, fill
@@ -107,7 +106,7 @@ class Templates:
         self, name: str, task: str, turns: Sequence[Turn], *, feedback: str, history_section: str
     ) -> str:
         keyword = self.submit_keyword
-        best = max((best_outcome(turn.signals) for turn in turns), default=0.0)
+        best = max((turn.score[0] for turn in turns), default=0.0)
         return fill(
             self.texts[name],
             task=task,

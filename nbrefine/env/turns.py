@@ -5,7 +5,6 @@ Environments whose attempts are judged by reward functions alone share this; dec
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from typing import get_args
@@ -19,7 +18,6 @@ from nbrefine.values import (
     Extraction,
     Message,
     Reply,
-    RewardType,
     Signal,
     SignalBundle,
     Stop,
@@ -60,7 +58,7 @@ def judged(turn: Turn, signals: SignalBundle, *, threshold: float) -> Turn:
     ----------
     threshold: the best outcome reward from which on the turn has solved the task.
     """
-    solved = best_outcome(signals) >= threshold
+    solved = (signals.outcome or 0.0) >= threshold
     verdict: Verdict = "solved" if solved else _verdict(signals)
     told = feedback_texts(signals)
     if _cut(turn) and not solved:
@@ -92,16 +90,6 @@ def _said(signal: Signal) -> Verdict | None:
     return said if said in get_args(Verdict) else None
 
 
-def best_outcome(signals: SignalBundle) -> float:
-    """Give the best reward of an outcome signal that has one, or 0.0."""
-    return max(_outcomes(signals), default=0.0)
-
-
-def _outcomes(signals: SignalBundle) -> list[float]:
-    found = (signal.reward for signal in signals.by_type(RewardType.OUTCOME))
-    return [reward for reward in found if reward is not None and not math.isnan(reward)]
-
-
 def feedback_texts(signals: SignalBundle) -> tuple[str, ...]:
     """Give every feedback text that says something, as it can be recorded and sent."""
     return tuple(clean_text(text) for text in signals.feedback_texts() if text.strip())
@@ -110,7 +98,7 @@ def feedback_texts(signals: SignalBundle) -> tuple[str, ...]:
 def _verdict(signals: SignalBundle) -> Verdict:
     """Tell how an attempt failed; where nothing has judged it, whose trouble that is."""
     said = [verdict for verdict in map(_said, signals) if verdict is not None]
-    if _outcomes(signals):
+    if signals.outcome is not None:
         models = (v for v in said if v not in ("solved", "invalid-task", "infra-error"))
         return next(models, "failed")
     if said and said[0] != "solved":
@@ -123,7 +111,7 @@ def solved_stop(turn: Turn) -> Stop:
     """Tell of an episode that ends with the turn that solved its task."""
     if turn.tests is not None and turn.tests.total:
         return Stop("solved", f"{turn.tests.passed}/{turn.tests.total} tests passed")
-    return Stop("solved", f"the best outcome reward is {best_outcome(turn.signals):g}")
+    return Stop("solved", f"the best outcome reward is {turn.score[0]:g}")
 
 
 def refuse_ended(stop: Stop | None) -> None:

@@ -11,7 +11,7 @@ from nbrefine.kernel.state.changes import describe
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
 from nbrefine.source import parse
-from nbrefine.values import CaseResult, Episode, Extraction, KernelInfo, RewardType, Turn
+from nbrefine.values import CaseResult, Episode, Extraction, KernelInfo, Turn
 
 NAMED = 12
 """Variables of a session that are named."""
@@ -164,10 +164,9 @@ def _judged(turn: Turn) -> str:
         return one_line(failed or (turn.tests.problem if turn.tests else ""))
     if turn.accepted:
         return ""
-    rewards = [signal.reward for signal in turn.signals.by_type(RewardType.OUTCOME)]
-    if all(reward is None for reward in rewards):
+    if turn.signals.outcome is None:
         return "nothing has judged it"
-    return f"its best outcome reward is {turn.score[0]:g}"
+    return f"its best outcome reward is {turn.signals.outcome:g}"
 
 
 def where(turn: Turn) -> str:

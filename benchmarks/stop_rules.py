@@ -14,13 +14,13 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nbrefine.outputs import CellResult
-from nbrefine.stopping import StopRule, detect_cycle
+from nbrefine.stopping import StopRule, detect_cycle, fingerprint
 from nbrefine.values import CaseResult, Extraction, TestReport, Turn
 
 SHARED = Path(os.environ.get("NBREFINE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -35,9 +35,18 @@ RULES: dict[str, Rule] = {
         StopRule(max_sightings=2).decide(turns) is not None
     ),
     "third sighting: StopRule(), the default": lambda turns: StopRule().decide(turns) is not None,
+    "3 identical in a row": lambda turns: _last(turns, 3) == "AAA",
+    "strict A-B-A-B": lambda turns: _last(turns, 4) == "ABAB",
     "at most 3 repairs": lambda turns: len(turns) > 3,
     "at most 5 repairs": lambda turns: len(turns) > 5,
 }
+
+
+def _last(turns: Sequence[Turn], count: int) -> str:
+    """Give the pattern of the newest turns, such as "ABAB" for two that take turns."""
+    marks = [fingerprint(turn) for turn in turns[-count:]]
+    known = list(dict.fromkeys(marks))
+    return "".join(chr(ord("A") + known.index(mark)) for mark in marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +65,20 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def measure(rows: Sequence[dict[str, Any]], rule: Rule) -> Figures:
+    """Ask a rule about the logs as they were written."""
+    return figures([(_turns(row), row["is_solved"]) for row in rows], rule)
+
+
+def figures(episodes: Iterable[tuple[Sequence[Turn], bool]], rule: Rule) -> Figures:
+    """Ask a rule about episodes, each with whether its last attempt is a fix."""
     calls = saved = fixes = lost = 0
-    for row in rows:
-        turns = _turns(row)
+    for turns, fixed in episodes:
         ends = (n for n in range(1, len(turns)) if rule(turns[:n]))
         skipped = len(turns) - next(ends, len(turns))
         calls += len(turns) - 1
         saved += skipped
-        fixes += row["is_solved"]
-        lost += row["is_solved"] and skipped > 0
+        fixes += fixed
+        lost += fixed and skipped > 0
     return Figures(calls, saved, fixes, lost)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbrefine.findings import findings
 from nbrefine.notebook import load, wording
 from nbrefine.notebook.markdown import one_line, shorten, visible
 from nbrefine.values import CaseResult, Episode, Turn
@@ -18,6 +19,8 @@ OUTPUT_LINES = 12
 FEEDBACK_LINES = 60
 """A failed test takes four lines, and a reader wants to see what the model saw."""
 CODE_LINES = 200
+DOUBTS = 3
+"""Tests that may be wrong and are told of."""
 
 
 def show(
@@ -65,7 +68,16 @@ def _pages(episode: Episode) -> Iterator[list[RenderableType]]:
         yield _attempt(episode, turn, before)
         if turn.code:
             previous = turn
-    yield [_rule("Result"), _line(wording.verdict(episode), "bold")]
+    yield [_rule("Result"), _line(wording.verdict(episode), "bold"), *_doubts(episode)]
+
+
+def _doubts(episode: Episode) -> Iterator[RenderableType]:
+    """Tell of tests that may be wrong, the likely ones first."""
+    found = sorted(findings(episode), key=lambda finding: not finding.likely)
+    for finding in found[:DOUBTS]:
+        yield _line(f"Possible trouble with the tests: {one_line(finding.detail, 400)}.", "yellow")
+    if len(found) > DOUBTS:
+        yield _line(f"The same holds for {len(found) - DOUBTS} more tests.", "yellow")
 
 
 def _header(episode: Episode) -> list[RenderableType]:

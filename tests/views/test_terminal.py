@@ -204,3 +204,36 @@ def test_blanks_within_a_test_stay_as_they_are(repaired: Episode) -> None:
     case = CaseResult("test_1", "failed", "slug('  a  b ') == 'a-b'", "'a--b'", "'a-b'")
     turn = replace(first, tests=TestReport((case,)))
     assert "slug('  a  b ') == 'a-b'" in _shown(replace(repaired, turns=(turn,)))
+
+
+def test_a_test_that_seems_to_be_wrong_is_told_at_the_end(repaired: Episode) -> None:
+    good, bad = (
+        CaseResult("test_1", "passed"),
+        CaseResult("test_2", "failed", "f(3) == 7", "6", "7"),
+    )
+    turns = tuple(
+        replace(
+            repaired.turns[0],
+            number=number,
+            extraction=Extraction("found", f"y = {number}"),
+            tests=TestReport((good, bad)),
+        )
+        for number in (1, 2, 3)
+    )
+    text = _words(replace(repaired, turns=turns))
+    assert text.endswith(
+        "Possible trouble with the tests: 3 different programs pass every other test and fail "
+        "test_2 (f(3) == 7) with the same value: 6, where it wants 7."
+    )
+    assert "trouble with the tests" not in _words(repaired)
+
+
+def test_many_tests_that_seem_to_be_wrong_are_counted(repaired: Episode) -> None:
+    cases = tuple(
+        CaseResult(f"test_{n}", "error", message="ModuleNotFoundError: No module named 'x'")
+        for n in range(5)
+    )
+    turn = replace(repaired.turns[0], tests=TestReport(cases))
+    text = _words(replace(repaired, turns=(turn,)))
+    assert text.count("Possible trouble with the tests") == 3
+    assert text.endswith("The same holds for 2 more tests.")

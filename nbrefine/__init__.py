@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nbrefine.rerun import replay
     from nbrefine.rewards.grader import Grader
     from nbrefine.runner import TrajectoryRunner
+    from nbrefine.sampling import sample
     from nbrefine.state import Action, State, StepResult
     from nbrefine.stopping import detect_cycle, track_regression
     from nbrefine.values import Episode, Sampling, Signal, SignalBundle, Task
@@ -62,6 +63,7 @@ __all__ = [
     "load",
     "refine",
     "replay",
+    "sample",
     "save",
     "show",
     "start",
@@ -92,6 +94,7 @@ _HOMES = {
     "load": "notebook",
     "refine": "loop",
     "replay": "rerun",
+    "sample": "sampling",
     "save": "notebook",
     "show": "views.terminal",
     "start": "loop",

@@ -52,6 +52,8 @@ At temperature 0 the same prompt gives the same answer: 3,758 of 5,318 logged re
 after their episode's first pair of equal programs in a row.
 """
 
+BY_A_PERSON = Stop("stopped", "stopped by a person")
+
 Compose = Callable[[State, Episode], Sequence[Message]]
 """From a state and the episode so far to the messages to send."""
 
@@ -150,14 +152,14 @@ class Driver:
         self._on_turn = on_turn
         self._close_env = close_env
         self._close_model = close_model
-        self._prompts = _Prompts()
+        self._prompts = _Prompts(())
         self._scribe = ThreadPoolExecutor(1, "nbrefine-record")
         self._fold_task: asyncio.Task[Stop] | None = None
-        self._stopping = False
+        self._stopping: Stop | None = None
 
-    def stop(self) -> None:
+    def stop(self, why: Stop = BY_A_PERSON) -> None:
         """End the current call or cell and, with it, the episode; runs on the portal."""
-        self._stopping = True
+        self._stopping = why
         if self._fold_task is not None:
             self._fold_task.cancel()
 
@@ -198,7 +200,7 @@ class Driver:
 
     async def _until_stopped(self) -> Stop:
         self._fold_task = asyncio.create_task(self._fold())
-        if self._stopping:
+        if self._stopping is not None:
             self._fold_task.cancel()
         try:
             return await self._fold_task
@@ -209,16 +211,17 @@ class Driver:
                 raise
             return Stop("stopped", refused.message)
         except asyncio.CancelledError:
-            if not self._stopping:
+            if self._stopping is None:
                 raise
             if self.episode is None:
                 raise RunStopped("The episode was stopped before its kernel was ready") from None
-            return Stop("stopped", "stopped by a person")
+            return self._stopping
 
     async def _fold(self) -> Stop:
         await self._model.check()
         state, _ = await self._env.areset(seed=self._seed, options=self._options or None)
         self.episode = self._described(_own(state) or _begun(state, self._seed))
+        self._prompts = _Prompts(self.episode.turns)
         await self._record(Recorder.begin)
         action = Action.from_code(self._initial_code) if self._initial_code else None
         while (stop := self._decide()) is None:
@@ -327,10 +330,15 @@ def stop_for(trouble: Exception) -> Stop:
 
 
 class _Prompts:
-    """Puts prompts as they were sent in the place of those that an environment has shown."""
+    """Puts prompts as they were sent in the place of those that an environment has shown.
 
-    def __init__(self) -> None:
-        self._sent: list[tuple[Message, ...]] = []
+    Parameters
+    ----------
+    turns: those that the episode begins with, whose prompts are as they are.
+    """
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._sent = [turn.messages for turn in turns]
         self._kept: list[tuple[Turn, Turn]] = []
 
     def restored(self, episode: Episode, sent: tuple[Message, ...]) -> Episode:

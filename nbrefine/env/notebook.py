@@ -214,7 +214,11 @@ class NotebookEnvironment(Environment):
         ------
         KernelError: that state is not kept any more and cannot be rebuilt.
         """
-        Run(self._settle(state)).result()
+        self.asettle(state).result()
+
+    def asettle(self, state: State) -> Run[None]:
+        """Let the session go on from a state; the started form of `settle`."""
+        return Run(self._settle(state))
 
     async def _settle(self, state: State) -> None:
         point = state.hidden.point

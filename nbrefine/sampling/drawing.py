@@ -1,0 +1,239 @@
+"""The driver over candidates: draws them side by side, and knows when there are enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbrefine._version import __version__
+from nbrefine.budget import Budget
+from nbrefine.driver import BY_A_PERSON, Driver
+from nbrefine.errors import BranchRefused, RunStopped, UsageError
+from nbrefine.models import Model
+from nbrefine.notebook import Recorder
+from nbrefine.rewards.code import Tests, completed
+from nbrefine.runner.rollout import derived_seed
+from nbrefine.sampling.origins import Candidate, Origin
+from nbrefine.sampling.samples import LEFT, Samples, Select
+from nbrefine.values import Episode, Sampling, Stop, utc_now
+
+if TYPE_CHECKING:
+    from nbrefine.rewards.grader import Grade, Grader
+
+
+class Drawing:
+    """Draws candidates; see `start_sampling` for the parameters.
+
+    Parameters
+    ----------
+    origin: where candidates begin; closed with this.
+    folder: gets one notebook per candidate, where it is given.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        model: Model,
+        n: int,
+        *,
+        select: Select,
+        workers: int,
+        sampling: Sampling,
+        seed: int | None,
+        budget: Budget,
+        grader: Grader | None,
+        folder: Path | None,
+        overwrite: bool,
+        close_model: bool,
+    ) -> None:
+        self._origin = origin
+        self._model = model
+        self._n = n
+        self._select = select
+        self._workers = workers
+        self._sampling = sampling
+        self._seed = seed
+        self._budget = budget
+        self._grader = grader
+        self._folder = folder
+        self._overwrite = overwrite
+        self._close_model = close_model
+        self._recorders: list[Recorder] = []
+        self._candidates: dict[int, Candidate] = {}
+        self._drivers: dict[int, Driver] = {}
+        self._episodes: dict[int, Episode] = {}
+        self._beginning: asyncio.Task[None] | None = None
+        self._enough: Stop | None = None
+
+    def stop(self) -> None:
+        """End those that run and begin no more; runs on the portal."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+        self._leave(BY_A_PERSON)
+
+    async def run(self) -> Samples:
+        """Draw, grade and choose, and release all that was made for it.
+
+        Raises
+        ------
+        RunStopped: it was stopped before a candidate could begin.
+        Exception: the host's or the caller's trouble.
+        """
+        async with AsyncExitStack() as stack:
+            if self._close_model:
+                stack.push_async_callback(self._model.aclose)
+            stack.push_async_callback(self._origin.close)
+            await self._begin()
+            await self._draw()
+            grades = await self._graded()
+            return await self._taken(grades)
+
+    async def _begin(self) -> None:
+        self._beginning = asyncio.create_task(self._prepared())
+        try:
+            if self._enough is not None:
+                self._beginning.cancel()
+            await self._beginning
+        except asyncio.CancelledError:
+            if self._enough is None:
+                raise
+            raise RunStopped("The sampling was stopped before a candidate began") from None
+        except BranchRefused as refused:
+            raise _no_branches(refused) from None
+        finally:
+            self._beginning = None
+
+    async def _prepared(self) -> None:
+        await self._model.check()
+        if self._folder is not None:
+            self._recorders = await asyncio.to_thread(self._recorded, self._folder)
+        await self._origin.begin()
+
+    def _recorded(self, folder: Path) -> list[Recorder]:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be a folder of records ({error})") from None
+        paths = [folder / f"sample-{index:02d}.ipynb" for index in range(self._n)]
+        return [Recorder(path, overwrite=self._overwrite) for path in paths]
+
+    async def _draw(self) -> None:
+        waiting = iter(range(self._n))
+        running = [asyncio.create_task(self._some(waiting)) for _ in range(self._workers)]
+        try:
+            await asyncio.gather(*running)
+        except BaseException as trouble:
+            self._leave(BY_A_PERSON)
+            await asyncio.gather(*running, return_exceptions=True)
+            if isinstance(trouble, BranchRefused):
+                raise _no_branches(trouble) from None
+            raise
+
+    async def _some(self, waiting: Iterator[int]) -> None:
+        for index in waiting:
+            if self._enough is None and (spent := self._budget.exceeded()):
+                self._enough = Stop("budget", f"the budget is spent ({spent})")
+            if self._enough is not None:
+                return
+            await self._one(index)
+
+    async def _one(self, index: int) -> None:
+        candidate = self._candidates[index] = await self._origin.candidate()
+        seed = None if self._seed is None else derived_seed(self._seed, 0, index)
+        driver = self._drivers[index] = Driver(
+            candidate,
+            self._model,
+            seed=seed,
+            budget=self._budget,
+            sampling=self._sampling,
+            recorder=self._recorders[index] if self._recorders else None,
+            settings={
+                "sample": index,
+                "samples": self._n,
+                "select": self._select,
+                "temperature": self._sampling.temperature,
+                "top_p": self._sampling.top_p,
+                "max_tokens": self._sampling.max_tokens,
+            },
+            close_env=self._origin.own,
+        )
+        try:
+            episode = await driver.drive()
+        except RunStopped:  # before its kernel was ready
+            return
+        finally:
+            del self._drivers[index]
+        self._episodes[index] = episode
+        if episode.solved and self._select == "first":
+            self._leave(LEFT)
+
+    def _leave(self, why: Stop) -> None:
+        self._enough = self._enough or why
+        for driver in self._drivers.values():
+            driver.stop(why)
+
+    async def _graded(self) -> tuple[Grade | None, ...]:
+        if self._grader is None:
+            return ()
+        running = {
+            index: self._grader.grade(episode.task, _program(episode))
+            for index, episode in self._episodes.items()
+            if episode.solved
+        }
+        graded = dict(zip(running, await asyncio.gather(*running.values()), strict=True))
+        return tuple(graded.get(index) for index in range(self._n))
+
+    async def _taken(self, grades: tuple[Grade | None, ...]) -> Samples:
+        """Choose a candidate and go on from it."""
+        index = self._choice()
+        state, note = None, ""
+        for other, candidate in self._candidates.items():
+            if other != index:
+                candidate.let_go()
+        if index is not None and self._episodes[index].solved:
+            chosen = self._candidates[index]
+            state, note = await self._origin.settle(self._episodes[index], chosen)
+        left = self._enough or BY_A_PERSON
+        episodes = [self._episodes.get(at) or self._unbegun(left) for at in range(self._n)]
+        return Samples(self._origin.task, tuple(episodes), self._select, index, grades, note, state)
+
+    def _choice(self) -> int | None:
+        """Give the first that passed or the best, by what the model was shown; or None."""
+        tried = {i: e for i, e in sorted(self._episodes.items()) if e.best is not None}
+        if self._select == "first":
+            return next((index for index, episode in tried.items() if episode.solved), None)
+        return max(tried, key=lambda index: _merit(tried[index]), default=None)
+
+    def _unbegun(self, left: Stop) -> Episode:
+        return Episode(
+            self._origin.task,
+            created=utc_now(),
+            stop=left,
+            model=self._model.name,
+            seed=self._seed,
+            version=__version__,
+        )
+
+
+def _merit(episode: Episode) -> tuple[bool, float, int]:
+    assert episode.best is not None
+    return episode.solved, *episode.best.score
+
+
+def _program(episode: Episode) -> str:
+    """Give what was accepted as one program, which goes on where the prompt's code ends."""
+    task = episode.task
+    code = "\n".join(turn.code for turn in episode.accepted)
+    begun = str(task.metadata.get("prompt_code") or "")
+    return completed(code, Tests(task.hidden_tests, task.entry_point, prompt_code=begun))
+
+
+def _no_branches(refused: BranchRefused) -> BranchRefused:
+    return BranchRefused(
+        f"Candidates cannot begin from one state: {refused.message}",
+        hint="Give fresh=True, which gives each a kernel of its own",
+        hazards=refused.hazards,
+    )

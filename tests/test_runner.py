@@ -24,9 +24,17 @@ from nbrefine.driver import Driver, EpisodeRun
 from nbrefine.env import Environment, NotebookEnvironment
 from nbrefine.env.iterative import IterativeEnvironment, IterativeTask
 from nbrefine.env.single import Problem, SingleTurnEnvironment
-from nbrefine.errors import KernelError, ModelUnavailableError, RecordError, RunStopped, UsageError
+from nbrefine.errors import (
+    KernelError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RecordError,
+    RunStopped,
+    UsageError,
+)
 from nbrefine.models.recorded import RecordedModel
 from nbrefine.models.scripted import ScriptedModel
+from nbrefine.notebook import load
 from nbrefine.rewards.format import AnswerReward
 from nbrefine.runner import (
     HistoryEntry,
@@ -698,6 +706,47 @@ def test_the_log_gets_a_line_for_every_turn_and_every_end() -> None:
         "task 1, sample 1: turn 2 solved",
         "task 1, sample 1: Solved after 2 turns: the best outcome reward is 1.",
     ]
+
+
+def test_the_log_tells_of_a_trajectory_in_trouble_too() -> None:
+    def broken(messages: object) -> str:
+        raise ModelTimeoutError("The server is slow")
+
+    lines: list[str] = []
+    TrajectoryRunner(iterative(), broken, log=lines.append).run_batch([1])
+    assert [line.startswith("task 1: ") and "slow" in line for line in lines] == [True]
+
+
+def test_trouble_of_the_log_at_the_end_is_the_caller_s_and_no_trajectory_s() -> None:
+    def log(line: str) -> None:
+        if "Solved" in line:
+            raise LookupError("no log")
+
+    runner = TrajectoryRunner(iterative(), knowing, log=log)
+    with pytest.raises(LookupError, match="no log"):
+        runner.run_batch([0, 1])
+    with pytest.raises(LookupError, match="no log"):
+        runner.run_trajectory(0)
+
+
+class Whole:
+    """A whole number that is no int, as those of numpy are."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+def test_an_index_of_any_whole_number_is_recorded_as_an_int(tmp_path: Path) -> None:
+    runner = TrajectoryRunner(iterative(), knowing, record=tmp_path)
+    (told,) = runner.run_batch([Whole(1)])  # type: ignore[list-item]
+    assert (told.task_index, type(told.task_index)) == (1, int)
+    recorded = Trajectory(load(tmp_path / "task-0001.ipynb"))
+    assert (recorded.task_index, recorded.success) == (1, True)
+    with pytest.raises(UsageError, match="no whole number"):
+        runner.run_batch(["1"])  # type: ignore[list-item]
 
 
 def test_a_single_answer_is_a_trajectory_too() -> None:

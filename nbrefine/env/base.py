@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
@@ -122,6 +123,40 @@ class Environment(Closing):
     async def _close(self) -> None:
         """Release what the reward functions hold."""
         await close_all(self.reward_functions)
+
+
+def checked_index(index: int, count: int | None) -> int:
+    """Give the index of a task as a plain int.
+
+    Parameters
+    ----------
+    count: how many tasks there are; None where nobody knows.
+
+    Raises
+    ------
+    UsageError: it is no whole number, or there is no task of that index.
+    """
+    wanted = whole_index(index)
+    if wanted < 0 or (count is not None and wanted >= count):
+        there = f", but there are {count} tasks" if count is not None else ""
+        raise UsageError(
+            f"task_index is {wanted}{there}",
+            hint="Tasks are counted from 0 up to one less than that",
+        )
+    return wanted
+
+
+def whole_index(index: int) -> int:
+    """Give any kind of whole number, such as numpy's, as a plain int, which can be recorded.
+
+    Raises
+    ------
+    UsageError: it is none.
+    """
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise UsageError(f"task_index is {index!r}, which is no whole number") from None
 
 
 async def close_all(things: Iterable[object]) -> None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from nbrefine._portal import call_user
 from nbrefine._version import __version__
 from nbrefine.budget import Budget
-from nbrefine.env.base import Environment, close_all
+from nbrefine.env.base import Environment, close_all, whole_index
 from nbrefine.env.templates import Templates, summary_request
 from nbrefine.env.turns import (
     begun,
@@ -214,6 +214,9 @@ class IterativeEnvironment(Environment):
         self, *, seed: int | None, options: dict[str, Any] | None
     ) -> tuple[State, dict[str, Any]]:
         options = dict(options or {})
+        index = whole_index(options.get("task_index", 0))
+        if "task_index" in options:
+            options["task_index"] = index
         inner, info = await call(self._inner, "reset", seed=seed, options=options)
         prompt = clean_text(inner.observation.prompt)
         task = getattr(inner.hidden, "task", None)
@@ -225,7 +228,7 @@ class IterativeEnvironment(Environment):
             version=__version__,
         )
         hidden = IterativeHidden(
-            task_index=options.get("task_index", 0),
+            task_index=index,
             inner_hidden=inner.hidden,
             task_prompt=prompt,
             max_turns=self.max_turns,

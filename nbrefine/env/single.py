@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from uuid import uuid4
 
 from nbrefine._portal import call_user
 from nbrefine._version import __version__
-from nbrefine.env.base import Environment
+from nbrefine.env.base import Environment, checked_index, whole_index
 from nbrefine.env.preparation import recordable
 from nbrefine.env.turns import (
     begun,
@@ -112,7 +111,7 @@ class SingleTurnEnvironment(Environment):
         self, *, seed: int | None, options: dict[str, Any] | None
     ) -> tuple[State, dict[str, Any]]:
         options = options or {}
-        index = options.get("task_index", 0)
+        index = whole_index(options.get("task_index", 0))
         problem = await call_user(problem_at, self.problems, index)
         task = recordable(problem.task)
         episode = Episode(
@@ -161,20 +160,13 @@ def problem_at(problems: Problems, index: int) -> Problem:
     ------
     UsageError: there is none.
     """
+    count = len(problems) if isinstance(problems, Sized) else None
     try:
-        wanted = operator.index(index)
-    except TypeError:
-        raise UsageError(f"task_index is {index!r}, which is no whole number") from None
-    many = f", but there are {len(problems)} tasks" if isinstance(problems, Sized) else ""
-    refused = UsageError(
-        f"task_index is {wanted}{many}", hint="Tasks are counted from 0 up to one less than that"
-    )
-    if wanted < 0:
-        raise refused
-    try:
-        return problems[wanted]
+        return problems[checked_index(index, count)]
     except IndexError:
-        raise refused from None
+        raise UsageError(
+            f"task_index is {index}, beyond the last task", hint="Tasks are counted from 0"
+        ) from None
 
 
 def _whole(action: Action, submission: str) -> Extraction:

@@ -123,6 +123,12 @@ class Rollout:
             self._waiting.cancel()
 
     async def run(self) -> Trajectory:
+        """Run it to the end and tell of it; raises what `drive` raises."""
+        trajectory = await self.drive()
+        await self.tell(trajectory)
+        return trajectory
+
+    async def drive(self) -> Trajectory:
         """Run it to the end and release all that was made for it.
 
         Raises
@@ -137,8 +143,12 @@ class Rollout:
             self._waiting = None
             self._driver = await self._begun()
             episode = await self._driver.drive()
-        await self._tell(verdict(episode))
         return Trajectory(episode)
+
+    async def tell(self, trajectory: Trajectory) -> None:
+        """Log how it ended."""
+        if self._setup.log is not None:
+            await call_user(self._say, verdict(trajectory.episode))
 
     def failed(self, trouble: Exception) -> Trajectory:
         """Give what there is of it after trouble, with the stop that says so."""
@@ -198,10 +208,6 @@ class Rollout:
         turn = episode.turns[-1]
         self._say(f"turn {turn.number} {turn.verdict}")
 
-    async def _tell(self, what: str) -> None:
-        if self._setup.log is not None:
-            await call_user(self._say, what)
-
     def _say(self, what: str) -> None:
         assert self._setup.log is not None
         sample = f", sample {self._sample}" if self._sample else ""
@@ -254,7 +260,8 @@ class Batch:
         ------
         UsageError: one of them cannot be recorded; none was begun.
         ModelError: the model cannot be used; none was begun.
-        Exception: what the progress callback raised; the others were ended and released.
+        Exception: what the progress callback or the log raised; the others were ended and
+            released.
         """
         await self._setup.model.check()
         await asyncio.to_thread(self._prepare)
@@ -274,6 +281,7 @@ class Batch:
     async def _one(self, rollout: Rollout) -> Trajectory:
         async with self._gate:
             trajectory = await self._outcome(rollout)
+        await rollout.tell(trajectory)
         async with self._telling:
             self._done += 1
             if self._progress is not None:
@@ -282,7 +290,7 @@ class Batch:
 
     async def _outcome(self, rollout: Rollout) -> Trajectory:
         try:
-            return await rollout.run()
+            return await rollout.drive()
         except asyncio.CancelledError:
             if not rollout.stopping:
                 raise

@@ -6,13 +6,14 @@ It says how prompts are put together and how replies are drawn; `driver` drives 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from nbrefine._portal import Closing, Run
 from nbrefine.budget import Budget
 from nbrefine.env import Environment, NotebookEnvironment
+from nbrefine.env.base import checked_index
 from nbrefine.errors import UsageError
 from nbrefine.history import HistoryFunction, PromptBudget
 from nbrefine.models import Model, resolve
@@ -137,8 +138,8 @@ class TrajectoryRunner(Closing):
         self, task_index: int = 0, *, sample: int = 0, seed: int | None = None
     ) -> Run[Trajectory]:
         """Begin one trajectory; stopped, it gives the turns so far and the stop "stopped"."""
-        self._check((task_index,))
-        rollout = Rollout(self._setup, task_index, sample, seed=seed)
+        (index,) = self._checked((task_index,))
+        rollout = Rollout(self._setup, index, sample, seed=seed)
         return Run(rollout.run(), on_stop=rollout.stop)
 
     def run_batch(
@@ -164,6 +165,7 @@ class TrajectoryRunner(Closing):
         UsageError: there is no task of some index, the batch size is less than 1, or one of them
             cannot be recorded; nothing was begun.
         ModelError: the model cannot be used at all.
+        Exception: what the progress callback or the log raised at the end of a trajectory.
         """
         return self.arun_batch(task_indices, batch_size, progress_callback).result()
 
@@ -176,8 +178,7 @@ class TrajectoryRunner(Closing):
         """Begin many trajectories; stopped, each gives its turns so far and the stop "stopped"."""
         if batch_size < 1:
             raise UsageError(f"batch_size is {batch_size}, but one trajectory is the least")
-        indices = list(task_indices)
-        self._check(indices)
+        indices = self._checked(task_indices)
         batch = Batch(self._setup, indices, batch_size, progress_callback)
         return Run(batch.run(), on_stop=batch.stop)
 
@@ -186,15 +187,12 @@ class TrajectoryRunner(Closing):
         if self._close_model:
             await self._model.aclose()
 
-    def _check(self, indices: Sequence[int]) -> None:
+    def _checked(self, indices: Iterable[int]) -> list[int]:
         try:
             count = len(self._environment) if self._environment is not None else None
         except TypeError:  # it does not know
             count = None
-        for index in indices:
-            if index < 0 or (count is not None and index >= count):
-                there = f", but there are {count} tasks" if count is not None else ""
-                raise UsageError(f"task_index is {index}{there}", hint="Count from 0")
+        return [checked_index(index, count) for index in indices]
 
 
 def _source(

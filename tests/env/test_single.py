@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nbrefine.env import Environment, Problem, SingleTurnEnvironment
+from nbrefine.env import Environment, IterativeEnvironment, Problem, SingleTurnEnvironment
 from nbrefine.errors import UsageError
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StepResult
 from nbrefine.values import Message, Reply, RewardType, Signal, SignalBundle, Task
@@ -77,6 +77,21 @@ def test_one_answer_is_judged_and_ends_the_episode(
     assert result.next_state.observation.messages == ()
     with pytest.raises(UsageError, match="episode has ended"):
         sums.step(result.next_state, Action("2"))
+
+
+def test_an_index_is_a_plain_int_in_what_an_environment_gives(
+    sums: SingleTurnEnvironment,
+) -> None:
+    class Whole:
+        def __index__(self) -> int:
+            return 0
+
+    for env in (sums, IterativeEnvironment(sums)):
+        state, info = env.reset(options={"task_index": Whole()})
+        for index in (state.hidden.task_index, info["task_index"]):
+            assert (index, type(index)) == (0, int)
+        with pytest.raises(UsageError, match=r"'0', which is no whole number"):
+            env.reset(options={"task_index": "0"})
 
 
 def test_a_state_may_be_stepped_any_number_of_times(sums: SingleTurnEnvironment) -> None:

@@ -18,7 +18,7 @@ from nbrefine.cli.run import MODEL, stopping_on_signals
 
 if TYPE_CHECKING:
     from nbrefine.config import EvalConfig
-    from nbrefine.evaluation import EvaluationResult
+    from nbrefine.evaluation import EvaluationResult, Row
     from nbrefine.metrics import Metrics
 
 EXIT_CODES = (
@@ -134,12 +134,14 @@ def report(result: EvaluationResult, config: EvalConfig) -> None:
     width = None if sys.stdout.isatty() else 200
     Console(highlight=False, markup=False, width=width).print(table)
     for name, metrics in result.metrics.items():
-        for line in _remarks(metrics):
+        for line in _remarks(metrics, result.rows[name]):
             typer.echo(f"{name}: {line}" if len(result.metrics) > 1 else line)
     if len(result.metrics) > 1:
         both = result.accuracy
         error = _error(100 * both.std_error, ".1f")
         typer.echo(f"Solved, every environment weighing the same: {_share(both.mean)}{error}")
+    if config.samples > 1 and not config.inference.temperature:
+        typer.echo("At temperature 0 the samples of a task hardly differ; see inference")
     if not result.complete:
         typer.echo("Not all episodes have ended; the same command goes on")
     elif result.errored:
@@ -159,7 +161,7 @@ def _figures(metrics: Metrics, most: int) -> list[str]:
     ]
 
 
-def _remarks(metrics: Metrics) -> list[str]:
+def _remarks(metrics: Metrics, rows: Iterable[Row]) -> list[str]:
     """Say what has no column of its own."""
     told = []
     pass_at, reward, wrong = (
@@ -175,15 +177,23 @@ def _remarks(metrics: Metrics) -> list[str]:
         told.append(f"in the form asked for: {_share(metrics.format_compliance.mean)}")
     if wrong is not None:
         told.append(f"passing but wrong: {wrong.count} of {wrong.n} graded")
+    why = {row.outcome.verdict: row.detail for row in rows}
     if metrics.invalid_tasks:
-        told.append(f"not counted: {metrics.invalid_tasks} whose task cannot be judged here")
+        invalid = f"not counted: {metrics.invalid_tasks} whose task cannot be judged here"
+        told.append(f"{invalid}; the last: {_line(why['invalid-task'])}")
     if metrics.infra_errors:
-        told.append(f"not counted: {metrics.infra_errors} that ended in trouble")
+        trouble = f"not counted: {metrics.infra_errors} that ended in trouble"
+        told.append(f"{trouble}; the last: {_line(why['infra-error'])}")
     if not math.isnan(reward.mean):
         mean = f"{reward.mean:.3g}{_error(reward.std_error, '.2g')}"
         tokens = f"{metrics.usage.total_tokens:,} tokens"
         told.append(f"reward of an episode {mean}; {tokens}, {metrics.seconds:.1f} s in all")
     return told
+
+
+def _line(detail: str) -> str:
+    line = " ".join(detail.split())
+    return line if len(line) <= 200 else f"{line[:199]}…"
 
 
 def _curve(points: Iterable[tuple[int, float]]) -> str:

@@ -9,9 +9,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,41 +24,37 @@ from nbrefine.config import EvalConfig
 from nbrefine.evaluation import Row, create_evaluation_result
 from nbrefine.metrics import Outcome
 from nbrefine.values import Usage
+from tests.models.conftest import Exchange, LoopbackServer
 
 NBREFINE = str(Path(sys.executable).with_name("nbrefine"))
 LIMIT = 60
 
 CONFIG = """\
 environments:
-  - name: sums
-    adapter: iterative
-    params:
-      tasks:
-        - {prompt: Write one()., test_code: assert one() == 1}
-        - {prompt: Write two()., test_code: assert two() == 2}
-    iterative: {max_turns: 2, submission_extractor: code_block}
+  - name: sums.jsonl
+    adapter: huggingface
+    answer_extractor: raw
+    params: {split: test}
+    iterative: {max_turns: 2}
 model: scripted:replies.json
 batch_size: 1
 output_dir: out
 """
 
-
-def fenced(code: str) -> str:
-    return f"```python\n{code}\n```"
-
-
-ONE, TWO, WRONG = (
-    fenced(f"def {name}(): return {value}")
-    for name, value in (("one", 1), ("two", 2), ("three", 3))
-)
+ROWS = [
+    {"id": "sums/0", "question": "one and one?", "answer": "2"},
+    {"id": "sums/1", "question": "two and two?", "answer": "4"},
+]
+TWO, FOUR, WRONG = "2", "4", "0"
 
 
 @pytest.fixture(autouse=True)
 def _in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NBREFINE_DEBUG", raising=False)
+    Path("sums.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     Path("eval.yaml").write_text(CONFIG)
-    replies(WRONG, ONE, TWO)
+    replies(WRONG, TWO, FOUR)
 
 
 def replies(*texts: str) -> None:
@@ -108,7 +105,7 @@ def test_json_is_one_document_on_stdout(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("other.json").write_text(json.dumps([ONE, ONE]))
+    Path("other.json").write_text(json.dumps([TWO, TWO]))
     options = ["--limit", "1", "--samples", "2", "--batch-size", "1", "--model"]
     assert call(["eval", "eval.yaml", *options, "scripted:other.json", "-o", "there"]) == 0
     assert "Model: scripted:other.json   Results: " in capsys.readouterr().out
@@ -118,7 +115,7 @@ def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_second_run_goes_on_where_the_first_was() -> None:
     assert call(["eval", "eval.yaml", "--limit", "1", "-q"]) == 0
-    replies(TWO)
+    replies(FOUR)
     assert call(["eval", "eval.yaml", "-q"]) == 0
     assert call(["eval", "eval.yaml", "-q"]) == 0
     assert len(Path("out/sums/results.jsonl").read_text().splitlines()) == 3
@@ -129,7 +126,7 @@ def test_several_environments_each_have_a_row_and_a_folder(
 ) -> None:
     second = CONFIG.split("model:", maxsplit=1)[0].split("\n", 1)[1]
     Path("eval.yaml").write_text(CONFIG.replace("model:", f"{second}model:"))
-    replies(WRONG, ONE, TWO, ONE, WRONG, WRONG)
+    replies(WRONG, TWO, FOUR, TWO, WRONG, WRONG)
     assert call(["eval", "eval.yaml"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["sums", "sums-2"]
@@ -142,10 +139,11 @@ def test_several_environments_each_have_a_row_and_a_folder(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("max_turns", "max_turn"), 'eval.yaml, line 8: unknown key "max_turn" in iterative'),
+        (("max_turns", "max_turn"), 'eval.yaml, line 6: unknown key "max_turn" in iterative'),
         (("replies.json", "gone.json"), "gone.json"),
-        (("test_code: assert one() == 1", "test_cod: x"), "Task 1 of params.tasks"),
-        (("code_block", "code_blok"), "code_blok"),
+        (("split", "spli"), 'unknown key "spli" in the params of sums.jsonl'),
+        (("raw", "rwa"), "rwa"),
+        (("sums.jsonl", "gone.jsonl"), "gone.jsonl"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(
@@ -184,86 +182,97 @@ def test_episodes_that_ended_in_trouble_end_it_with_3(
     Path("eval.yaml").write_text(CONFIG.replace("scripted:replies.json", served))
     assert call(["eval", "eval.yaml"]) == 3
     told = capsys.readouterr()
-    assert "not counted: 2 that ended in trouble" in told.out
+    assert "not counted: 2 that ended in trouble; the last: " in told.out
+    assert "not you" in told.out
     assert "The same command does again what ended in trouble" in told.err
 
 
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
+    """A model on loopback, which the evaluation asks."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none-0123456789")
+    with LoopbackServer() as running:
+        served = f"{{backend: openai, model: served, base_url: '{running.url}'}}"
+        Path("eval.yaml").write_text(CONFIG.replace("scripted:replies.json", served))
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
 @contextmanager
-def second_cell_running() -> Iterator[subprocess.Popen[str]]:
-    """Give an evaluation on live kernels whose first episode is kept and whose second runs."""
-    replies(ONE, fenced("open('running', 'w')\nwhile True: pass"))
-    rows = [
-        {"question": f"Write {name}().", "answer": "", "test": f"assert {name}() == {value}"}
-        for name, value in (("one", 1), ("two", 2))
-    ]
-    Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    Path("eval.yaml").write_text(f"""\
-environments:
-  - name: rows.jsonl
-    adapter: notebook
-    params: {{workspace: report, cwd: {json.dumps(str(Path.cwd()))}}}
-model: scripted:replies.json
-batch_size: 1
-output_dir: out
-""")
+def second_episode_open(server: LoopbackServer) -> Iterator[subprocess.Popen[str]]:
+    """Give an evaluation with one episode kept and one that waits for its second reply."""
+    waiting = threading.Event()
+
+    def keep_waiting(exchange: Exchange) -> None:
+        waiting.set()
+        exchange.client_hung_up(LIMIT)
+
+    server.script = [server.reply(TWO), server.reply(WRONG), keep_waiting]
     process = subprocess.Popen(
         [NBREFINE, "eval", "eval.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        deadline = time.monotonic() + LIMIT
-        while not Path("running").exists():
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+        assert waiting.wait(LIMIT)
         yield process
     finally:
         process.kill()
         process.communicate()
 
 
-def test_ctrl_c_keeps_what_there_is_and_ends_with_130() -> None:
-    with second_cell_running() as process:
+def test_ctrl_c_keeps_what_there_is_and_ends_with_130(server: LoopbackServer) -> None:
+    with Path("eval.yaml").open("a") as file:
+        file.write("save_detailed_results: false\n")
+    with second_episode_open(server) as process:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, err
     assert "Not all episodes have ended; the same command goes on" in out
-    assert len(Path("out/rows/results.jsonl").read_text().splitlines()) == 2
+    assert len(Path("out/sums/results.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_killed_evaluation_goes_on_where_it_was() -> None:
-    with second_cell_running() as process:
+def test_a_killed_evaluation_goes_on_where_it_was(
+    server: LoopbackServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with second_episode_open(server) as process:
+        assert call(["eval", "eval.yaml"]) == 2
+        assert "Another evaluation writes into" in capsys.readouterr().err
         process.kill()
         process.wait(LIMIT)
-    replies(TWO)
+    server.script = [server.reply(FOUR)]
     assert call(["eval", "eval.yaml", "-q"]) == 0
     _, *rows = (
-        json.loads(line) for line in Path("out/rows/results.jsonl").read_text().splitlines()
+        json.loads(line) for line in Path("out/sums/results.jsonl").read_text().splitlines()
     )
     assert [row["verdict"] for row in rows] == ["solved", "solved"]
-    kept = [notebook.load(Path("out/rows") / row["notebook"]) for row in rows]
+    kept = [notebook.load(Path("out/sums") / row["notebook"]) for row in rows]
     assert [len(episode.turns) for episode in kept] == [1, 1]
 
 
-def test_a_terminal_sees_a_bar() -> None:
+def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [NBREFINE, "eval", "eval.yaml"],
-        stdout=subprocess.DEVNULL,
-        stderr=terminal,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
-    )
-    os.close(terminal)
-    shown = b""
+    shown: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # Linux says EIO where the other side has closed
+            while chunk := os.read(controller, 65536):
+                shown.append(chunk)
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    reader = threading.Thread(target=read)
+    reader.start()
     try:
-        while chunk := os.read(controller, 65536):
-            shown += chunk
-    except OSError:
-        pass  # Linux says EIO where the other side has closed
+        with os.fdopen(terminal, "w") as stderr, monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stderr)
+            assert call(["eval", "eval.yaml"]) == 0
     finally:
+        reader.join()
         os.close(controller)
-    assert process.wait(LIMIT) == 0
-    assert b"episodes" in shown
-    assert b"2/2" in shown
+    assert b"episodes" in b"".join(shown)
+    assert b"2/2" in b"".join(shown)
 
 
 def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
@@ -276,10 +285,13 @@ def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
     rows = [
         row(0, 0, verdict="solved", solved_at=1, graded=True, formats=(True,)),
         row(0, 1, verdict="solved", solved_at=1, graded=False, formats=(False,)),
-        row(1, 0, verdict="invalid-task"),
+        replace(row(1, 0, verdict="invalid-task"), detail="its reference fails"),
+        replace(row(2, 0, verdict="infra-error"), detail="The server\nis gone"),
     ]
-    config = EvalConfig.from_dict({"environments": [{"name": "set"}], "output_dir": "out"})
-    report(create_evaluation_result({"set": rows}, model="m"), config)
+    config = EvalConfig.from_dict(
+        {"environments": [{"name": "set"}], "output_dir": "out", "samples": 2}
+    )
+    report(create_evaluation_result({"set": rows}, model="m", complete=False), config)
     out = capsys.readouterr().out.splitlines()
     assert "pass@2" in out[0]
     # One task with two samples, one of which is right: pass@1 is a half, pass@2 is 1.
@@ -289,7 +301,10 @@ def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
         "pass@k 1: 50.0 %, 2: 100.0 %",
         "in the form asked for: 50.0 %",
         "passing but wrong: 1 of 2 graded",
-        "not counted: 1 whose task cannot be judged here",
-        "reward of an episode 0; 3,702 tokens, 0.0 s in all",
+        "not counted: 1 whose task cannot be judged here; the last: its reference fails",
+        "not counted: 1 that ended in trouble; the last: The server is gone",
+        "reward of an episode 0; 4,936 tokens, 0.0 s in all",
+        "At temperature 0 the samples of a task hardly differ; see inference",
+        "Not all episodes have ended; the same command goes on",
         "Model: m   Results: out",
     ]

@@ -22,6 +22,11 @@ SYSTEM = (
     "Reply with exactly one ```{tag} code block and nothing else."
 )
 
+PROGRAM = (
+    "You write {language}. "
+    "Reply with the whole program in exactly one ```{tag} code block and nothing else."
+)
+
 ASK = "Correct the code. Reply with the whole corrected code in exactly one ```{tag} block."
 
 LIMIT = 3000
@@ -42,6 +47,11 @@ def system(language: str = "python") -> str:
     language: the kernel's language, as its kernelspec names it.
     """
     return _spoken(SYSTEM, language)
+
+
+def program_system(language: str = "python") -> str:
+    """Tell a model whose programs are run as a whole what it is there for; see `system`."""
+    return _spoken(PROGRAM, language)
 
 
 def task_prompt(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nbrefine._portal import call_user
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.extractors import CodeBlockExtractor, Extractor
+from nbrefine.prompts import program_system
 from nbrefine.rewards.base import IOReward
 from nbrefine.rewards.tests import as_cell
 from nbrefine.rewards.wording import told
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 NO_TESTS = "No test code available for this task."
 NO_CODE = "No code block found in response."
+ONE_BLOCK = "Put all of the code between ``` and ```."
 INCOMPLETE = "No complete code block found in response."
 
 _PYTHON = CodeBlockExtractor("python")
@@ -147,6 +149,14 @@ class CodeExecutionReward(IOReward):
     def __repr__(self) -> str:
         return f"CodeExecutionReward({self.executor!r}, name={self.name!r})"
 
+    @property
+    def instructions(self) -> str:
+        """What a model has to be told so that its code is found; "" where nobody knows."""
+        extractor = self.code_extractor
+        if not isinstance(extractor, CodeBlockExtractor):
+            return ""
+        return program_system(extractor.language or "python")
+
     async def _compute(self, state: State, action: Action, next_state: State) -> Signal:
         tests = await call_user(self._tests, state)
         if not tests.source.strip():
@@ -244,7 +254,10 @@ def _verdict(result: CodeExecutionResult) -> Verdict:
 
 
 def _no_code(facts: Mapping[str, Any]) -> str:
-    what = INCOMPLETE if facts.get("reason") == "incomplete" else NO_CODE
+    incomplete = facts.get("reason") == "incomplete"
+    if not incomplete and facts.get("blocks") == 0:
+        return f"{NO_CODE} {ONE_BLOCK}"
+    what = INCOMPLETE if incomplete else NO_CODE
     return f"{what} {facts['detail']}" if facts.get("detail") else what
 
 

@@ -16,11 +16,12 @@ import pytest
 
 from nbrefine.errors import RunStopped, UsageError
 from nbrefine.executors import CodeExecutionResult, SubprocessCodeExecutor
-from nbrefine.extractors import CodeBlockExtractor, RawGenerationExtractor
+from nbrefine.extractors import CodeBlockExtractor, RawGenerationExtractor, TagBasedExtractor
 from nbrefine.rewards.base import signals_of
 from nbrefine.rewards.code import (
     NO_CODE,
     NO_TESTS,
+    ONE_BLOCK,
     CodeExecutionReward,
     Tests,
     completed,
@@ -287,10 +288,20 @@ def test_a_reply_without_code_is_told_so_and_worth_nothing() -> None:
     signal = judged(executor, having(TESTS), "I cannot do that.")
     assert signal.reward == 0.0
     assert signal.feedback is not None
-    assert signal.feedback.startswith(NO_CODE)
+    assert signal.feedback == f"{NO_CODE} {ONE_BLOCK}"
     assert signal.metadata is not None
     assert (signal.metadata["extraction_failed"], signal.metadata["verdict"]) == (True, "no-code")
     assert executor.ran == []
+
+
+def test_a_model_is_told_how_to_write_so_that_its_code_is_found() -> None:
+    told = CodeExecutionReward(OwnExecutor()).instructions
+    assert "```python code block" in told
+    bash = CodeExecutionReward(OwnExecutor(), code_extractor=CodeBlockExtractor("bash"))
+    assert "You write Bash." in bash.instructions
+    assert "```bash code block" in bash.instructions
+    tagged = CodeExecutionReward(OwnExecutor(), code_extractor=TagBasedExtractor())
+    assert tagged.instructions == ""
 
 
 def test_a_reply_that_was_cut_is_incomplete_and_not_run() -> None:

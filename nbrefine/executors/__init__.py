@@ -3,6 +3,7 @@
 from nbrefine.executors.base import CodeExecutionResult, CodeExecutor, Tier
 from nbrefine.executors.bench import Bench
 from nbrefine.executors.container import ContainerCodeExecutor
+from nbrefine.executors.kernel import KernelCodeExecutor
 from nbrefine.executors.nursery import CandidateHost
 from nbrefine.executors.runtime import ContainerConfig, ContainerWarning
 from nbrefine.executors.subprocess import SubprocessCodeExecutor
@@ -15,6 +16,7 @@ __all__ = [
     "ContainerCodeExecutor",
     "ContainerConfig",
     "ContainerWarning",
+    "KernelCodeExecutor",
     "SubprocessCodeExecutor",
     "Tier",
 ]

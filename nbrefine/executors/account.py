@@ -114,7 +114,7 @@ class Account:
         ----------
         seconds: that the check took.
         """
-        cases = tuple(_with_message(case, self.trouble) for case in self.cases)
+        cases = tuple(with_message(case, self.trouble) for case in self.cases)
         missed = [case for case in cases if not case.passed]
         return CodeExecutionResult(
             passed=len(cases) - len(missed),
@@ -131,7 +131,7 @@ class Account:
         )
 
 
-def _with_message(case: CaseResult, trouble: str) -> CaseResult:
+def with_message(case: CaseResult, trouble: str) -> CaseResult:
     """Give a case that did not pass words that say why."""
     if case.passed or case.message:
         return case

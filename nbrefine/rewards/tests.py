@@ -7,27 +7,20 @@ an endless loop, a crash or a test that replaces a builtin.
 
 from __future__ import annotations
 
-import secrets
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbrefine._portal import Run
-from nbrefine.errors import InvalidTaskError, KernelDeadError, KernelError
-from nbrefine.kernel.helper import ask, call, value_of
-from nbrefine.kernel.inside.cases import Plan, plan
+from nbrefine.executors.live import NONE_FOUND, planned, run_planned
+from nbrefine.executors.tally import Tally
 from nbrefine.rewards.cell import cell
-from nbrefine.rewards.tally import Tally
 from nbrefine.values import CaseResult, RewardType, Signal, TestReport
 
 if TYPE_CHECKING:
     from nbrefine.kernel import Kernel
 
-NONE_FOUND = "no tests were found: write asserts, check(candidate) or functions called test_…"
+__all__ = ["NONE_FOUND", "as_cell", "parse_tests", "run_tests", "signal"]
 
 _SHOWN = 300  # characters of a value in the feedback
-_LOAD = 30.0  # seconds in which a kernel must take the tests in; none of their code runs then
-_CLOSE = 5.0
 
 
 def parse_tests(source: str, entry_point: str = "") -> tuple[CaseResult, ...]:
@@ -43,7 +36,7 @@ def parse_tests(source: str, entry_point: str = "") -> tuple[CaseResult, ...]:
     """
     return tuple(
         CaseResult(case.name, "not-run", case.expression, message=case.unsupported)
-        for case in _plan(source, entry_point).cases
+        for case in planned(source, entry_point).cases
     )
 
 
@@ -74,66 +67,8 @@ def run_tests(
     KernelDeadError: the kernel had ended before.
     KernelError: a kernel that is not ours reacted to no interrupt.
     """
-    planned = _plan(tests, entry_point)
-    tally = Tally(planned, timeout_per_test, max_timeouts)
-    return Run(_run_tests(kernel, tests, entry_point, tally))
-
-
-async def _run_tests(kernel: Kernel, tests: str, entry_point: str, tally: Tally) -> TestReport:
-    if not tally.plan.cases:
-        return TestReport(problem=NONE_FOUND)
-    started = time.monotonic()
-    token = secrets.token_hex(8)
-    loaded = await call(kernel.core, "trial", "load", token, tests, entry_point, timeout=_LOAD)
-    if loaded.result.status == "interrupted":
-        tally.stop("the tests were interrupted")
-    elif problem := value_of(loaded)["problem"]:
-        tally.fail(problem)
-    else:
-        tally.candidate = loaded.value["candidate"]
-    try:
-        for unit in range(len(tally.plan.units)):
-            if tally.over:
-                break
-            await _run_unit(kernel, token, unit, tally)
-    finally:
-        if kernel.alive:
-            with suppress(KernelError):
-                await ask(kernel.core, "trial", "close", token, timeout=_CLOSE)
-    return tally.report(time.monotonic() - started)
-
-
-async def _run_unit(kernel: Kernel, token: str, unit: int, tally: Tally) -> None:
-    """Run one unit in a call of its own: what it says is lost with a process that crashes."""
-    try:
-        for function in ("run", "run_async"):
-            answer = await call(
-                kernel.core,
-                "trial",
-                function,
-                token,
-                unit,
-                timeout=tally.timeout,
-                on_message=tally.hear,
-                awaits=function == "run_async",
-            )
-            if answer.value != {"awaits": True}:
-                break
-    except KernelDeadError as error:  # something a test left behind ended it in between
-        tally.stop(error.message)
-    else:
-        tally.settle(unit, answer)
-
-
-def _plan(source: str, entry_point: str) -> Plan:
-    try:
-        return plan(source, entry_point)
-    except SyntaxError as error:
-        raise InvalidTaskError(
-            f"The tests do not parse: line {error.lineno}: {error.msg}", hint="Mend the tests"
-        ) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise InvalidTaskError(f"The tests do not parse: {error}", hint="Mend the tests") from None
+    tally = Tally(planned(tests, entry_point), timeout_per_test, max_timeouts)
+    return Run(run_planned(kernel, tests, entry_point, tally))
 
 
 def as_cell(tests: str, entry_point: str = "") -> str:
@@ -146,7 +81,7 @@ def as_cell(tests: str, entry_point: str = "") -> str:
     ------
     InvalidTaskError: the tests do not parse.
     """
-    return cell(tests, _plan(tests, entry_point))
+    return cell(tests, planned(tests, entry_point))
 
 
 def signal(report: TestReport) -> Signal:

@@ -29,7 +29,7 @@ class Surroundings:
         if self._ours is not None:
             _restore(self._ours)
         # IPython's own exit() sets a flag and returns, and the code would simply go on.
-        self._shell.ask_exit = _refuse_exit
+        self._shell.ask_exit = refuse_exit
 
     def __exit__(self, *error: object) -> None:
         self._ours = _capture()
@@ -37,7 +37,8 @@ class Surroundings:
         self._shell.__dict__.pop("ask_exit", None)
 
 
-def _refuse_exit() -> None:
+def refuse_exit() -> None:
+    """Stand for `shell.ask_exit`, which leaves the code to go on."""
     raise SystemExit("exit() was called")
 
 

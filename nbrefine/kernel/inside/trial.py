@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
+import os
 import types
 from collections.abc import Container
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from .cases import FILENAME, plan
+from .guard import cut
 from .link import Emit
-from .record import Recorder
-from .surroundings import Surroundings
+from .record import THROUGH, VALUE, Recorder
+from .surroundings import Surroundings, refuse_exit
 from .units import Units
 
 _trials: dict[str, Trial] = {}
@@ -57,6 +59,91 @@ def run(emit: Emit, token: str, index: int) -> dict[str, Any]:
 async def run_async(emit: Emit, token: str, index: int) -> dict[str, Any]:
     """Run one unit as a coroutine on the kernel's own loop."""
     return {"raised": await _trials[token].run_unit(emit, index, awaits=True)}
+
+
+def enter(emit: Emit, folder: str) -> None:
+    """Make a folder the working one."""
+    os.chdir(folder)
+
+
+def check(emit: Emit, token: str, folder: str, code: str, tests: list[str]) -> dict[str, Any]:
+    """Run code as a cell, in a folder, and its tests, as `load` and `run` do: all in one call.
+
+    `tests` are their source and the entry point. Tells all at once, at the end, as a message each
+    costs more than most tests: `{"told": [{"code": why}, …]}`, with "" where the code ended well,
+    then what the cases tell, and `{"unit": index, "raised": …}` for each unit that has ended. Gives
+    `{"awaits": True}` where nothing was run, because the code awaits, and otherwise `problem` and
+    `candidate`, as `load` does, and `done`: how many units were run, not all where one awaits.
+    """
+    shell: Any = get_ipython()
+    os.chdir(folder)
+    if _awaits(shell, code):
+        return {"awaits": True}
+    told: list[Any] = []
+    try:
+        return _checked(told, shell, token, code, tests)
+    finally:
+        emit({"told": told})
+
+
+def _checked(
+    told: list[Any], shell: Any, token: str, code: str, tests: list[str]
+) -> dict[str, Any]:
+    trouble = _ran(shell, code)
+    told.append({"code": trouble})
+    if trouble:
+        return {"problem": "", "candidate": "", "done": 0}
+    loaded = load(told.append, token, *tests)
+    if loaded["problem"]:
+        return {**loaded, "done": 0}
+    units = len(_trials[token].units.plan.units)
+    for index in range(units):
+        ended = run(told.append, token, index)
+        if "awaits" in ended:
+            return {**loaded, "done": index}
+        told.append({"unit": index, **ended})
+    return {**loaded, "done": units}
+
+
+def _awaits(shell: Any, code: str) -> bool:
+    if "await" not in code and "async" not in code:
+        return False  # to be sure costs a second pass over the code
+    try:
+        transformed = shell.transform_cell(code)
+    except SyntaxError:
+        return False
+    return bool(shell.should_run_async(code, transformed_cell=transformed))
+
+
+def _ran(shell: Any, code: str) -> str:
+    """Run a cell and tell what it raised, or ""."""
+    shell.ask_exit = refuse_exit
+    try:
+        result = shell.run_cell(code, store_history=True)
+    finally:
+        shell.__dict__.pop("ask_exit", None)
+    error = result.error_before_exec or result.error_in_exec
+    if error is None:
+        return ""
+    if isinstance(error, THROUGH):
+        raise error
+    return _line(shell, error)
+
+
+def _line(shell: Any, error: BaseException) -> str:
+    """Tell an exception of a cell in a line, with the line of the cell that it came from."""
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals is shell.user_ns:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    try:
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception:  # noqa: BLE001  __str__ may raise anything
+        text = "(its text could not be had)"
+    told = ": ".join(part for part in (type(error).__name__, cut(text, VALUE)) if part)
+    return f"{told} (line {line})" if line else told
 
 
 def close(emit: Emit, token: str) -> None:

@@ -20,9 +20,9 @@ from nbrefine.env.base import Environment, close_all, whole_index
 from nbrefine.env.templates import Templates, summary_request
 from nbrefine.env.turns import (
     begun,
+    early_answer,
     ended,
     feedback_texts,
-    handed_in,
     judged,
     refuse_blank,
     refuse_ended,
@@ -110,7 +110,8 @@ class IterativeEnvironment(Environment):
     It ends when the best outcome reward reaches `solved_threshold` (terminated), with a response
     that begins with `submit_keyword` (terminated), or after `max_turns` (truncated).
 
-    The chat that an observation holds has each attempt once: the newest as the model's own
+    A chat that begins with no system message is given the `instructions` of a reward that has any:
+    code must be written so that it is found. It has each attempt once: the newest as the model's own
     message, earlier ones in the text of the feedback, as `include_history` says.
 
     Parameters
@@ -234,21 +235,29 @@ class IterativeEnvironment(Environment):
             max_turns=self.max_turns,
             episode=episode,
             inner_state=inner,
-            opening=_opening(inner.observation, self._templates.initial(prompt)),
+            opening=_opening(
+                inner.observation, self._instructions(), self._templates.initial(prompt)
+            ),
         )
         asked = hidden.opening[-1].content
         observation = Observation(asked, hidden.opening, task=prompt)
         facts = {"task_index": hidden.task_index}
         return State(observation, hidden, StateMetadata(0, episode.id, info=facts)), info
 
+    def _instructions(self) -> str:
+        """Give what a reward has to tell a model for its answers to be read, or ""."""
+        told = (getattr(reward, "instructions", "") for reward in self.reward_functions)
+        return next(filter(None, told), "")
+
     async def _step(self, state: State, action: Action) -> StepResult:
         hidden: IterativeHidden = state.hidden
         refuse_ended(hidden.episode.stop)
         started, clock = utc_now(), time.monotonic()
-        early = self._handed_in(action) is not None
-        submission, judgeable = await self._read(action)
+        answer = early_answer(action, self._submit_keyword)
+        early = answer is not None
+        submission, judgeable = await self._read(action, answer)
         turn = begun(state, action, judgeable, number=hidden.turn + 1)
-        signals = await self._signals(state, action, turn)
+        signals = await self._signals(state, answer or action, turn)
         turn = judged(turn, signals, threshold=self._threshold)
         waited = action.reply.seconds if action.reply else 0.0
         turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
@@ -269,23 +278,12 @@ class IterativeEnvironment(Environment):
             },
         )
 
-    def _handed_in(self, action: Action) -> str | None:
-        """Give what stands behind the keyword of an early submission, or None."""
-        return (
-            None if action.code is not None else handed_in(response(action), self._submit_keyword)
-        )
-
-    async def _read(self, action: Action) -> tuple[str, Extraction]:
+    async def _read(self, action: Action, answer: Action | None) -> tuple[str, Extraction]:
         """Give the submission, which keeps the keyword, and what is judged of it, without."""
-        found, behind = await self._extract(action), self._handed_in(action)
-        if behind is None or found.code != response(action):
+        found = await self._extract(action)
+        if answer is None or found.code != response(action):
             return found.code, found
-        return found.code, replace(found, code=behind)
-
-    def _answer(self, action: Action) -> Action:
-        """Give an action as rewards judge it: without the keyword, which is no part of it."""
-        behind = self._handed_in(action)
-        return action if behind is None else replace(action, text=behind)
+        return found.code, replace(found, code=answer.text or "")
 
     async def _extract(self, action: Action) -> Extraction:
         text = response(action)
@@ -303,10 +301,11 @@ class IterativeEnvironment(Environment):
     async def _compute_rewards(
         self, state: State, action: Action, next_state: State
     ) -> SignalBundle:
-        _, judgeable = await self._read(action)
+        answer = early_answer(action, self._submit_keyword)
+        _, judgeable = await self._read(action, answer)
         own = await self._judged_by_inner(state, judgeable.code)
-        answer = self._answer(action)
-        return SignalBundle((*own, *await signals_of(self._extra, state, answer, next_state)))
+        shown = answer or action
+        return SignalBundle((*own, *await signals_of(self._extra, state, shown, next_state)))
 
     async def _judged_by_inner(self, state: State, submission: str) -> SignalBundle:
         first = state.hidden.inner_state
@@ -319,8 +318,7 @@ class IterativeEnvironment(Environment):
         hidden = _advanced(state.hidden, replace(turn, signals=own), None, turn.code)
         metadata = replace(state.metadata, step=hidden.turn)
         next_state = replace(state, hidden=hidden, metadata=metadata)
-        answer = self._answer(action)
-        return SignalBundle((*own, *await signals_of(self._extra, state, answer, next_state)))
+        return SignalBundle((*own, *await signals_of(self._extra, state, action, next_state)))
 
     def _end(self, turn: Turn, *, early: bool) -> Stop | None:
         if turn.accepted:
@@ -378,11 +376,18 @@ class IterativeEnvironment(Environment):
         return self._templates.history(hidden.task_prompt, turns)
 
 
-def _opening(observation: Observation, text: str) -> tuple[Message, ...]:
-    """Put our first words in the place of the inner environment's."""
+def _opening(observation: Observation, instructions: str, text: str) -> tuple[Message, ...]:
+    """Put our first words in the place of the inner environment's.
+
+    Parameters
+    ----------
+    instructions: begin a chat that has no system message of its own.
+    """
     before = observation.messages
     if before and before[-1].role == "user":
         before = before[:-1]
+    if instructions and not any(message.role == "system" for message in before):
+        before = (Message("system", instructions), *before)
     return (*before, Message("user", text))
 
 

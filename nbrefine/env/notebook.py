@@ -16,12 +16,12 @@ from uuid import uuid4
 from nbrefine._portal import Run
 from nbrefine._version import __version__
 from nbrefine.env.attempt import Attempt, attempt
-from nbrefine.env.base import Environment
+from nbrefine.env.base import Environment, checked_index
 from nbrefine.env.cells import cell_signals, cell_verdict, read, with_extra, with_late
 from nbrefine.env.points import Hold, Point
 from nbrefine.env.preparation import check_tests, recordable, setup_source
 from nbrefine.env.session import IsolationPolicy, Session
-from nbrefine.env.turns import refuse_blank, refuse_ended, response, submits
+from nbrefine.env.turns import early_answer, refuse_blank, refuse_ended
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
@@ -241,9 +241,7 @@ class NotebookEnvironment(Environment):
         self, *, seed: int | None, options: dict[str, Any] | None
     ) -> tuple[State, dict[str, Any]]:
         options = options or {}
-        index = options.get("task_index", 0)
-        if not 0 <= index < len(self.tasks):
-            raise UsageError(f"task_index is {index}, but there are {len(self.tasks)} tasks")
+        index = checked_index(options.get("task_index", 0), len(self.tasks))
         task = self.tasks[index]
         check_tests(task)
         await self._end_session()
@@ -314,15 +312,16 @@ class NotebookEnvironment(Environment):
             raise UsageError("The state was released", hint="Release a state after its last step")
         started, clock = utc_now(), time.monotonic()
         episode = with_late(hidden.episode, await self._session.kernel.late())
-        turn, point, shown = await self._attempt(state, action)
+        handed_in = early_answer(action, self._submit_keyword)
+        early, answer = handed_in is not None, handed_in or action
+        turn, point, shown = await self._attempt(state, answer)
         if self._extra:
             reached = replace(episode, turns=(*episode.turns, turn))
             next_state = self._state(reached, hidden.opening, point, shown)
-            extra = await signals_of(self._extra, state, action, next_state)
+            extra = await signals_of(self._extra, state, answer, next_state)
             turn = with_extra(turn, extra)
         waited = action.reply.seconds if action.reply else 0.0
         turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
-        early = action.code is None and submits(response(action), self._submit_keyword)
         episode = replace(episode, turns=(*episode.turns, turn))
         episode = replace(episode, stop=self._end(episode, early=early))
         return StepResult(
@@ -345,7 +344,8 @@ class NotebookEnvironment(Environment):
     ) -> SignalBundle:
         """Give what the cell and its tests said, which the next state knows, and the extras."""
         own = next_state.hidden.episode.turns[-1].signals.signals[:1]
-        return SignalBundle((*own, *await signals_of(self._extra, state, action, next_state)))
+        answer = early_answer(action, self._submit_keyword) or action
+        return SignalBundle((*own, *await signals_of(self._extra, state, answer, next_state)))
 
     def _end(self, episode: Episode, *, early: bool) -> Stop | None:
         turn = episode.turns[-1]

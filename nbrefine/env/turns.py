@@ -147,6 +147,15 @@ def refuse_blank(keyword: str | None) -> None:
         raise UsageError("A blank submit_keyword begins every response", hint="Give a word or None")
 
 
+def early_answer(action: Action, keyword: str | None) -> Action | None:
+    """Give an action that hands in early as it is judged, or None where it does not.
+
+    The keyword is no part of an answer; the reply that holds it stays as it was.
+    """
+    behind = None if action.code is not None else handed_in(response(action), keyword)
+    return None if behind is None else replace(action, text=behind)
+
+
 def handed_in(text: str, keyword: str | None) -> str | None:
     """Give what a response hands in behind the keyword that it begins with; None without it.
 
@@ -159,11 +168,6 @@ def handed_in(text: str, keyword: str | None) -> str | None:
     answer = without_reasoning(text)
     found = re.match(_SUBMIT.format(re.escape(keyword)), answer)
     return answer[found.end() :] if found else None
-
-
-def submits(text: str, keyword: str | None) -> bool:
-    """Tell whether a response begins with the keyword that hands it in; see `handed_in`."""
-    return handed_in(text, keyword) is not None
 
 
 # A mark of emphasis may close right behind the word; a joined word may not go on there.  What

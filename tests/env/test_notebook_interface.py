@@ -213,6 +213,7 @@ def test_a_submit_keyword_ends_an_episode_whatever_came_of_the_cell() -> None:
         state = env.reset()[0]
         wrong = env.step(state, Action("SUBMIT\n```python\nitems.append(2)\n```"))
         right = env.step(state, Action("SUBMIT\n```python\nitems += [2, 3]\n```"))
+        bare = env.step(state, Action("SUBMIT\nitems += [2, 3]"))
         goes_on = env.step(state, Action("submitting soon\n```python\nitems.append(2)\n```"))
     assert (wrong.terminated, wrong.info["early_submit"], wrong.info["solved"]) == (
         True,
@@ -221,6 +222,7 @@ def test_a_submit_keyword_ends_an_episode_whatever_came_of_the_cell() -> None:
     )
     assert wrong.next_state.hidden.episode.stop.reason == "submitted"
     assert right.next_state.hidden.episode.stop.reason == "solved"
+    assert (newest(bare).code, bare.info["solved"]) == ("items += [2, 3]", True)
     assert not goes_on.done
 
 

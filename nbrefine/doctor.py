@@ -51,6 +51,7 @@ def examine() -> tuple[Finding, ...]:
         _packages(),
         *_kernelspecs(),
         *_kernel(),
+        _containers(),
         _local_model(),
         _server(),
     )
@@ -135,6 +136,22 @@ def _isolation(kernel: Kernel) -> Finding:
         "isolation",
         "ok",
         f"fork: a branch of a live kernel has answered after {1000 * seconds:.0f} ms",
+    )
+
+
+def _containers() -> Finding:
+    """Ask what could run code in a container; without it, confined processes do."""
+    from nbrefine.executors import runtime
+
+    asked = [runtime.ask(command) for command in ("podman", "docker")]
+    found = [str(each) for each in asked if isinstance(each, runtime.Engine)]
+    if found:
+        return Finding("containers", "ok", ", ".join(found))
+    return Finding(
+        "containers",
+        "absent",
+        f"{'; '.join(map(str, asked))}; code runs in confined processes",
+        "For containers: install podman, or start docker's daemon",
     )
 
 

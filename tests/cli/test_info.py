@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from nbrefine import __version__
+from nbrefine import __version__, doctor
 from nbrefine._portal import Run
 from nbrefine.cli import call
 from nbrefine.cli.progress import download
 from nbrefine.notebook import save
 from nbrefine.values import Episode, Stop, Task
+from tests.containers import Podman
 
 
 def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
@@ -50,6 +51,19 @@ def test_the_doctor_tries_the_server_and_the_file_that_the_environment_names(
     assert found["server"]["status"] == "absent"
     assert "No server can be reached at http://127.0.0.1:9/v1" in found["server"]["detail"]
     assert str(tmp_path / "gone.gguf") in found["local model"]["detail"]
+
+
+def test_the_doctor_asks_what_runs_containers(
+    podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = doctor._containers()
+    assert (found.status, found.detail.split()[0]) == ("ok", "podman")
+    monkeypatch.setenv("PATH", "")
+    found = doctor._containers()
+    assert (found.status, found.detail) == (
+        "absent",
+        "podman is not installed; docker is not installed; code runs in confined processes",
+    )
 
 
 def test_the_doctor_ends_with_3_where_no_kernel_starts(

@@ -178,7 +178,7 @@ def executor_for(language: str) -> CodeExecutor:
             f"No kernel runs {language}; those installed are {listed or 'none'}",
             hint=f"Install a Jupyter kernel for {language}, or give an executor",
         )
-    from nbrefine.executors import KernelCodeExecutor  # type: ignore[attr-defined]
+    from nbrefine.executors import KernelCodeExecutor
 
     executor: CodeExecutor = KernelCodeExecutor(kernel=kernel)
     return executor

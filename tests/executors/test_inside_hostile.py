@@ -196,6 +196,125 @@ def test_a_forged_or_broken_connection_ends_the_check(bare: Bare, act: str) -> N
     assert told.ended["tests"] == 0
 
 
+PEER = """
+import sys
+def peer():
+    frame = sys._getframe()
+    while type(frame.f_locals.get("self")).__name__ != "Candidate":
+        frame = frame.f_back
+    return frame.f_locals["self"]
+def refuse(*arguments): raise SystemExit
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "tests", "status"),
+    [
+        ("peer()._own['names'] = refuse\ndef f(x): return x", "assert f(1) == 1", "not-run"),
+        (
+            "peer()._own['names'] = lambda *n: n and refuse()\ndef f(x): return x",
+            "def check(candidate):\n    assert candidate(1) == 1\n",
+            "error",
+        ),
+        (
+            "own = peer()._own\nv = 1\ndef f(x):\n    own['names'] = refuse\n    return 1",
+            "assert f(1)\nassert v == 1",
+            "error",
+        ),
+        (
+            "peer()._own['settle'] = refuse\ndef f(x):\n    while True: pass",
+            "assert f(1) == 1\nassert f(1) == 1",
+            "not-run",
+        ),
+        (
+            "async def f(x): raise SystemExit(3)",
+            "import asyncio\nasync def test_f():\n    assert await asyncio.gather(f(1)) == [1]",
+            "error",
+        ),
+        (
+            "peer()._exports.names = lambda: [['f', 'import', 'unittest.__main__', 'f']]",
+            "assert f(1) == 1",
+            "not-run",
+        ),
+        (
+            "import math\npeer()._exports.names = lambda: [['f', 'import', '__main__', 'f']]",
+            "assert f(1) == 1",
+            "not-run",
+        ),
+    ],
+)
+def test_no_answer_of_the_code_ends_the_process_of_the_tests(
+    bare: Bare, code: str, tests: str, status: str
+) -> None:
+    """A check without an end is the host's trouble, which counts for nothing."""
+    told = bare.check(f"{PEER}{code}\n", tests, test_timeout=0.5)
+    assert told.ended["tests"] == 0, told
+    assert told.statuses[-1] == status, told
+    assert "passed" not in told.statuses[1:], told
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "def __array_function__(self, *a): return True",
+        "def __array_ufunc__(self, *a, **k): return np.array([True])",
+        "__array_interface__ = {'data': (64, 0), 'shape': (1,), 'typestr': '<f8', 'version': 3}",
+        "__array_struct__ = 64",
+    ],
+)
+def test_numpy_of_the_tests_hands_no_comparison_to_the_code(bare: Bare, method: str) -> None:
+    code = f"import numpy as np\nclass Yes:\n    {method}\ndef f(x): return Yes()\n"
+    tests = """
+import numpy as np
+assert np.allclose(f(1), [5.0])
+assert np.array_equal(f(1), [5.0])
+assert (np.array([5.0]) == f(1)).all()
+assert np.all(np.abs(np.array([5.0]) - f(1)) < 1e-9)
+"""
+    told = bare.check(code, tests)
+    assert told.ended["tests"] == 0
+    assert "passed" not in told.statuses, told
+
+
+def test_an_object_is_not_told_what_it_should_hold(bare: Bare) -> None:
+    code = """
+class Text:
+    def find(self, what): return 0
+    def index(self, what): return 0
+    def count(self, what="of its own"): return 1 if what != "of its own" else 2
+def f(x): return Text()
+"""
+    tests = (
+        "assert f(1).find('a') != -1\nassert f(1).index('a') == 0\nassert f(1).count('a') == 1\n"
+    )
+    told = bare.check(code, f"{tests}assert f(1).count() == 2\n")
+    assert told.statuses == ["error", "error", "error", "passed"]
+
+
+def test_a_class_named_as_one_that_the_tests_have_is_not_known_to_them(bare: Bare) -> None:
+    code = """
+class Counter:
+    def __sub__(self, other): return self
+    def __abs__(self): return self
+    def __lt__(self, other): return True
+Close = Counter
+from collections import Counter
+def f(x): return Close()
+"""
+    told = bare.check(code, "assert abs(f(1) - 5) < 1e-9\nassert Counter('a') == {'a': 1}\n")
+    assert told.statuses == ["error", "passed"]
+
+
+def test_what_cannot_be_passed_to_the_code_is_no_error_of_the_codes(bare: Bare) -> None:
+    tests = """
+import pytest
+with pytest.raises(TypeError):
+    f(open("/dev/null"))
+"""
+    told = bare.check("def f(x): return None\n", tests)
+    assert told.statuses == ["error"]
+
+
 def test_a_forged_answer_is_no_more_than_an_answer(bare: Bare) -> None:
     """It may say early what it could have said in time; the test still compares."""
     code = f"{FORGED}\ndef f(x):\n    answer(6, [])\n    return 7\n"

@@ -25,12 +25,17 @@ from .plain import Packer, Unpacker, become, is_container
 HELD = 50
 """How many containers that the code's objects hold are watched for changes by the tests."""
 
+BROKEN = "the code broke the connection it is asked over"
+
 PLACE = "_nbrefine_place"
 """The attribute of an exception of the code that tells where in it it was raised."""
 
 
-class CannotSend(TypeError):
-    """The tests pass what cannot be sent to the code's process."""
+class CannotSend(BaseException):
+    """The tests pass what cannot be sent to the code's process.
+
+    Not an `Exception`, or a test that waits for one of the code's would take this for it.
+    """
 
 
 class Reference:
@@ -129,12 +134,14 @@ class Link(Peer):
             self._settled = self._clock.interrupts
         except (Gone, Overdue) as error:
             self.dead = str(error) or self.dead
+        except BaseException:  # noqa: BLE001  an exception of the code is no answer to this
+            self.dead = BROKEN
         finally:
             self._clock.stop()
 
     def broken(self) -> None:
         """End what cannot be understood."""
-        self.dead = "the code broke the connection it is asked over"
+        self.dead = BROKEN
         raise Gone(self.dead) from None
 
     def fields(self, number: int) -> dict[str, Any] | None:
@@ -274,7 +281,7 @@ class Link(Peer):
         base = collections.namedtuple(name, names, rename=True, defaults=given)  # type: ignore[misc]  # noqa: PYI024
 
         def get(this: Any, attribute: str) -> Any:
-            return self.request("get", this, attribute)
+            return proxies.asked(self, this, attribute)
 
         return type(name, (base,), {"__slots__": (), "__getattr__": get})
 

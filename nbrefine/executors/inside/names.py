@@ -117,16 +117,17 @@ def _imported(name: str, meant: Told) -> Any:
 
 
 def _is_allowed(module: str) -> bool:
-    root = module.partition(".")[0]
-    return root in _STANDARD | _OTHERS and root not in _NEVER and not root.startswith("_")
+    root, *inner = module.split(".")
+    public = not any(part.startswith("_") for part in (root, *inner))
+    return public and root in _STANDARD | _OTHERS and root not in _NEVER
 
 
 def _module(name: str) -> Any:
-    if not _is_allowed(name) and name not in sys.modules:
+    if not _is_allowed(name) and (name not in sys.modules or name.startswith("_")):
         return None
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except Exception:  # noqa: BLE001  it is the code that says which module
         return None
 
 

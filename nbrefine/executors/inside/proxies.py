@@ -35,8 +35,11 @@ class Code:
 
     def __getattr__(self, name: str) -> Any:
         if name in _PREDICATES and not known(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return link(self).request("get", self, name)
+            raise _without(self, name)
+        value = asked(link(self), self, name)
+        if name in _SEARCHES and type(value) is CodeFunction and not known(self):
+            return _Search(self, name, value)
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         link(self).request("set", self, name, value)
@@ -76,7 +79,7 @@ class CodeClass(type):
         return link(cls).request("call", cls, *arguments, **named)
 
     def __getattr__(cls, name: str) -> Any:
-        return link(cls).request("get", cls, name)
+        return asked(link(cls), cls, name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         link(cls).request("set", cls, name, value)
@@ -110,7 +113,7 @@ class CodeFunction:
         return self.__dict__[LINK].request("call", self, *arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
-        return self.__dict__[LINK].request("get", self, name)
+        return asked(self.__dict__[LINK], self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.__dict__[LINK].request("set", self, name, value)
@@ -121,6 +124,36 @@ class CodeFunction:
 
     def __repr__(self) -> str:
         return f"<function {self.__dict__['__name__']}>"
+
+
+def asked(asks: Asks, proxy: Any, name: str) -> Any:
+    """Ask for an attribute, unless it is one that libraries look for by themselves.
+
+    numpy hands a comparison over to an object with `__array_function__` or `__array_ufunc__`, and
+    reads memory at the address that `__array_interface__` gives.
+    """
+    if name.startswith("__") and name.endswith("__") and name not in _DESCRIPTIONS:
+        raise _without(proxy, name)
+    return asks.request("get", proxy, name)
+
+
+def _without(proxy: Any, name: str) -> AttributeError:
+    return AttributeError(f"{type(proxy).__name__!r} object has no attribute {name!r}")
+
+
+class _Search:
+    """A method of the code that is called as one of a list or text which searches it.
+
+    It is not told what is searched for, which says what its object should have held.
+    """
+
+    def __init__(self, owner: Code, name: str, method: CodeFunction) -> None:
+        self._owner, self._name, self._method = owner, name, method
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if arguments and not any(isinstance(each, Code) for each in arguments):
+            raise _without(self._owner, self._name)
+        return self._method(*arguments, **named)
 
 
 def coroutine_function(asks: Asks, function: Any, name: str) -> Callable[..., Any]:
@@ -384,4 +417,16 @@ _PREDICATES = {
     for kind in (str, bytes, set, frozenset)
     for name in dir(kind)
     if name.startswith(("is", "startswith", "endswith"))
+}
+# Methods of theirs that tell where something is, or how often; `index` and `count` of a class of
+# the code's own may be anything, and are what they are without an argument.
+_SEARCHES = {"find", "rfind", "index", "rindex", "count"}
+# What objects tell of themselves, and turn into where a library asks; a proxy has the special
+# methods that tests use by themselves.
+_DESCRIPTIONS = {
+    *("__dict__", "__doc__", "__name__", "__qualname__", "__module__", "__annotations__"),
+    *("__defaults__", "__kwdefaults__", "__wrapped__", "__self__", "__func__", "__code__"),
+    *("__members__", "__dataclass_fields__", "__dataclass_params__", "__match_args__"),
+    *("__abstractmethods__", "__args__", "__origin__", "__supertype__", "__signature__"),
+    *("__notes__", "__version__", "__array__", "__fspath__"),
 }

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import frames, link
@@ -105,49 +106,63 @@ class Tester:
     def _load(self) -> dict[str, Told] | None:
         """Run setup and code, and give the names they left; None where they did not run."""
         started = time.monotonic()
-        status, message, told = "ok", "", {}
         names = self._found
-        given = self._job.get("classes")
-        self._link.known = names.known_classes if given is None else set(given)
-        self._clock.start(self._job["code_timeout"])
-        try:
+        told: dict[str, Told] = {}
+
+        def load() -> None:
             rows = self._link.request("load", self._job["setup"], self._job["code"])
-            told = {string(name): Told(*map(string, rest)) for name, *rest in rows}
-            self._clock.stop()
-        except Gone as error:
-            over = self._clock.over
-            status, message = ("timeout", self._over("code")) if over else ("died", str(error))
-        except Overdue:
-            status, message = "timeout", self._over("code")
-        except BaseException as error:  # noqa: BLE001  KeyboardInterrupt of the code's own, too
-            status = "exited" if isinstance(error, SystemExit) else "error"
-            message = self.raised(error)
-        finally:
-            self._clock.stop()
+            told.update({string(name): Told(*map(string, rest)) for name, *rest in rows})
+
+        raised = self._tried(self._job["code_timeout"], load)
+        status, message = self._ending_of_code(raised)
         seconds = time.monotonic() - started
-        if status == "ok":
+        if raised is None:
             self._link.settle()
-            try:
-                self._bind(names, told)
-            except (Gone, Overdue) as error:
-                status, message = "died", str(error) or self._over("code")
+            raised = self._tried(self._job["code_timeout"], lambda: self._bind(names, told))
+            status, message = self._ending_of_code(raised)
         self._tell({"code": {"status": status, "message": message, "seconds": seconds}})
         return told if status == "ok" else None
 
+    def _ending_of_code(self, raised: BaseException | None) -> tuple[str, str]:
+        if raised is None:
+            return "ok", ""
+        if self._clock.over and isinstance(raised, (Gone, Overdue)):
+            return "timeout", self._over("code")
+        if isinstance(raised, Gone):
+            return "died", str(raised)
+        return "exited" if isinstance(raised, SystemExit) else "error", self.raised(raised)
+
+    def _tried(self, seconds: float, work: Callable[[], object]) -> BaseException | None:
+        """Do what asks the code, in so many seconds; give what was raised, whatever that is.
+
+        The code may answer any question with any exception, and one that ended this process
+        would leave it ungraded.
+        """
+        raised: BaseException | None = None
+        try:
+            self._clock.start(seconds)
+            try:
+                work()
+            finally:
+                self._clock.stop()
+        except BaseException as error:  # noqa: BLE001  KeyboardInterrupt of the code's own, too
+            raised = error
+            self._clock.stop()  # as it may have rung before it was stopped
+        return raised
+
     def _bind(self, names: Names, told: dict[str, Told]) -> None:
         """Give the tests the names they do not have themselves."""
-        self._clock.start(self._job["code_timeout"])
-        try:
-            own = names.modules(told)
-            if names.helpers and self._run_setup():
-                own.update({name: self._names[name] for name in names.helpers})
-            self._names.update(own)
-            taken = names.of_code(told, own)
-            values = self._link.request("names", *taken)
-            self._taken = {name for name in taken if told[name].what != "value"}
-            self._names.update(zip(taken, values))  # noqa: B905  `strict` came with Python 3.10
-        finally:
-            self._clock.stop()
+        own = names.modules(told)
+        if names.helpers and self._run_setup():
+            own.update({name: self._names[name] for name in names.helpers})
+        self._names.update(own)
+        taken = names.of_code(told, own)
+        given = self._job.get("classes")
+        known = names.known_classes if given is None else set(given)
+        self._link.known = {name for name in taken if name in known and told[name].what == "class"}
+        values = self._link.request("names", *taken)
+        self._taken = {name for name in taken if told[name].what != "value"}
+        self._names.update(zip(taken, values))  # noqa: B905  `strict` came with Python 3.10
         # A variable of the code may change from test to test; one that tests set is theirs.
         self._values = [
             name for name in taken if told[name].what == "value" and name not in names.bound
@@ -207,30 +222,31 @@ class Tester:
         if len(found) > 1 and guess not in found:
             return f"check() needs one function to test, and the code has {', '.join(found)}"
         name = guess if guess in found else found[0]
-        self._names["@candidate"] = self._link.request("names", name)[0]
-        return ""
+
+        def bind() -> None:
+            self._names["@candidate"] = self._link.request("names", name)[0]
+
+        raised = self._tried(self._job["code_timeout"], bind)
+        if self._clock.over:
+            return self._over("code")
+        return "" if raised is None else self._link.dead or self.raised(raised)
 
     def _run_unit(self, units: Units, index: int) -> dict[str, Any] | None:
         """Run a unit; tell how it ended where that was not by itself."""
-        raised: dict[str, Any] | None = None
-        stopped: BaseException | None = None
-        self._clock.start(self._job["test_timeout"])
-        try:
+        told: list[dict[str, str] | None] = []
+
+        def run() -> None:
             self._refresh()
-            raised = _completed(units, index)
-        except (Gone, Overdue, asyncio.CancelledError) as error:
-            stopped = error
-        except Exception as error:  # noqa: BLE001  of a variable of the code that is gone
-            raised = {"status": "error", "message": f"{type(error).__name__}: {error}"}
-        finally:
-            self._clock.stop()
+            told.append(_completed(units, index))
+
+        raised = self._tried(self._job["test_timeout"], run)
         if self._clock.over:
             return {"status": "timeout", "message": self._over("test")}
         if self._link.dead:
             return {"status": "error", "message": self._link.dead}
-        if stopped is not None:
-            return {"status": "error", "message": f"{type(stopped).__name__}: {stopped}"}
-        return raised
+        if raised is not None:
+            return {"status": "error", "message": self.raised(raised)}
+        return told[0]
 
     def _refresh(self) -> None:
         if self._values:

@@ -110,9 +110,10 @@ class IterativeEnvironment(Environment):
     It ends when the best outcome reward reaches `solved_threshold` (terminated), with a response
     that begins with `submit_keyword` (terminated), or after `max_turns` (truncated).
 
-    A chat that begins with no system message is given the `instructions` of a reward that has any:
-    code must be written so that it is found. It has each attempt once: the newest as the model's own
-    message, earlier ones in the text of the feedback, as `include_history` says.
+    The chat that an observation holds begins with the inner environment's system message or, where
+    it has none, with the `instructions` of a reward, such as how to write code that is found. It
+    has each attempt once: the newest as the model's own message, earlier ones in the text of the
+    feedback, as `include_history` says.
 
     Parameters
     ----------

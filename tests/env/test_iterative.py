@@ -760,6 +760,32 @@ def test_closing_it_closes_what_it_wraps() -> None:
 ADD = IterativeTask("Write add(a, b).", test_code="assert add(1, 2) == 3\nassert add(-1, 1) == 0")
 
 
+def test_a_chat_begins_with_how_code_must_be_written_to_be_found() -> None:
+    """A small model that was not told so wrote none: it said SUBMIT, six times out of six."""
+    tested = IterativeTask("Write double(x).", test_code="assert double(2) == 4")
+    with IterativeEnvironment(tasks=tested) as env:
+        system, asked = begun(env).observation.messages
+        assert system.role == "system"
+        assert "exactly one ```python code block" in system.content
+        assert asked.content.startswith("Write double(x).")
+        later = env.step(begun(env), Action("No.")).next_state.observation.messages
+        assert [message.role for message in later] == ["system", "user", "assistant", "user"]
+        assert later[0] == system
+
+
+def test_an_environment_that_has_a_system_message_keeps_it() -> None:
+    class Instructing(Graded):
+        instructions = "Write a number."
+
+    for system_prompt in ("Be brief.", ""):
+        inner = SingleTurnEnvironment([Problem(Task("Guess."))], system_prompt=system_prompt)
+        with IterativeEnvironment(inner, extra_rewards=(Instructing(),)) as env:
+            system, _ = begun(env).observation.messages
+            assert system.content == (system_prompt or "Write a number.")
+    with guessing() as env:
+        assert [message.role for message in begun(env).observation.messages] == ["user"]
+
+
 def test_a_task_with_tests_brings_the_reward_that_runs_them() -> None:
     with IterativeEnvironment(
         tasks=(ADD,), submission_extractor=CodeBlockExtractor("python")

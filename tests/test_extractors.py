@@ -258,6 +258,8 @@ def test_any_integer_with_thousands_separators_is_read_back(number: int) -> None
         (r"\boxed {a}", "a"),
         (r"\fbox{1} \fboxed{b}", "b"),
         (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"So \fbox{3}.", "3"),
+        (r"\boxed{3}, as in \fbox{the figure}", "3"),
         (r"\boxed{\boxed{5}}", "5"),
     ],
 )

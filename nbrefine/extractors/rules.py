@@ -178,10 +178,14 @@ _NUMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BoxedExtractor:
-    r"""Takes the contents of the last `\boxed{…}`, braces within it included."""
+    r"""Takes the contents of the last `\boxed{…}`, braces within it included.
+
+    Without one it is the last `\fbox{…}`, as in the MATH data set.
+    """
 
     def extract(self, text: str) -> Extracted:
-        opened = list(re.finditer(r"\\f?boxed\s*\{", text))
+        marks = (re.finditer(rf"\\{mark}\s*\{{", text) for mark in ("f?boxed", "fbox"))
+        opened = next(filter(None, map(list, marks)), [])
         if not opened:
             return unanswered("no-match", r"The reply holds no \boxed{…}.")
         start, depth = opened[-1].end(), 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Protocol
+from dataclasses import replace
+from numbers import Real
+from typing import Any, Protocol
 
 from nbrefine._portal import Closing, Run, call_user
 from nbrefine.errors import UsageError
@@ -66,7 +68,7 @@ async def signals_of(
     ------
     Exception: what the first of the functions that failed has raised, with a note that names it;
         all others have ended by then.
-    UsageError: a function gave something else than a signal.
+    UsageError: a function gave something else than a signal, or a reward that is no number.
     """
     works = [_signal(function, state, action, next_state) for function in functions]
     outcomes = await asyncio.gather(*works, return_exceptions=True)
@@ -96,4 +98,12 @@ async def _signal(
             f'The reward function "{name}" gave {type(signal).__name__} where a Signal is due',
             hint="Let compute() return Signal(name, reward_type, reward)",
         )
-    return signal
+    reward: Any = signal.reward
+    if reward is None:
+        return signal
+    if not isinstance(reward, Real):
+        raise UsageError(
+            f'The reward function "{name}" gave the reward {reward!r}',
+            hint="Give a number, or None where there is nothing to judge",
+        )
+    return replace(signal, reward=float(reward))  # a number of numpy's is no plain one

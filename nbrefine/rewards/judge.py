@@ -373,7 +373,7 @@ _LABEL = re.compile(
 )
 _BEGINS = re.compile(r"(?:^|\n)[^\w\n]*(?:(?:final|overall|total|my|the)[ \t]+)*\Z", re.IGNORECASE)
 _ENDS = re.compile(r"[^\w\n]*(?:\n|\Z)")
-_GOES_ON = re.compile(r"[0-9%]|\.[0-9]|[ \t]*(?:[-\u2013/]|to\b)[ \t]*[0-9]")
+_GOES_ON = re.compile(r"[0-9%]|[.,][0-9]|[ \t]*(?:[-\u2013/]|to\b)[ \t]*[0-9]")
 _QUOTATION = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"\n]*\"|\u201c[^\u201d\n]*\u201d|^[ \t]*>[^\n]*$",
     re.DOTALL | re.MULTILINE,

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -702,6 +703,18 @@ def test_what_a_function_raises_names_it_and_waits_for_the_others() -> None:
 def test_a_function_that_gives_no_signal_is_told_apart_from_the_model_s_faults() -> None:
     with pytest.raises(UsageError, match='"plain" gave float where a Signal is due'):
         signals(Fixed("plain", 0.5))
+
+
+@pytest.mark.parametrize("reward", ["0.5", [1.0], 1j])
+def test_a_reward_that_is_no_number_is_the_function_s_mistake(reward: Any) -> None:
+    with pytest.raises(UsageError, match='"odd" gave the reward'):
+        signals(Fixed("odd", Signal("odd", RewardType.OUTCOME, reward)))
+
+
+@pytest.mark.parametrize(("reward", "known"), [(Fraction(1, 2), 0.5), (True, 1.0), (1, 1.0)])
+def test_a_reward_of_any_kind_of_number_is_a_float(reward: Any, known: float) -> None:
+    (signal,) = signals(Fixed("any", Signal("any", RewardType.OUTCOME, reward)))
+    assert (signal.reward, type(signal.reward)) == (known, float)
 
 
 def test_a_kind_of_reward_of_ours_may_have_a_compute_of_its_own() -> None:

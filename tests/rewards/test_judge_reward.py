@@ -99,6 +99,7 @@ def test_the_last_mark_is_the_score(reply: str, score: float) -> None:
         "[[]]",
         "[7]",
         "Score: 7-8",
+        "Score: 7,5",
         "Score: 7 to 8",
         "Score: 70%",
         "Score: 4/5",

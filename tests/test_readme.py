@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,12 @@ import re
 def slug(text):
     return "-".join(re.findall("[a-z0-9]+", text.lower()))
 ```"""
-REPLIES = {"slug": SLUG, "x": "```python\nx = 1 + 2 + 3\n```"}
+REPLIES = {
+    "slug": SLUG,
+    "double": "```python\ndef double(x):\n    return x + x\n```",
+    "last": "```python\ndef last(xs):\n    return xs[-1]\n```",  # passes, and is wrong
+    "x": "```python\nx = 1 + 2 + 3\n```",
+}
 """What the model of the README's programs answers, by a word of the task."""
 
 
@@ -35,7 +41,7 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ").partition("  #")[0] for line in lines]
 
 
-def offline(_name: str | None) -> ScriptedModel:
+def offline(_name: str | None, **_settings: float) -> ScriptedModel:
     """Stand in for the model on this machine."""
     return ScriptedModel(
         lambda messages: next(r for word, r in REPLIES.items() if word in messages[-1].content)
@@ -50,11 +56,19 @@ def test_the_programs_run_one_after_the_other(
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), {})
     told = capsys.readouterr().out
+    (feedback,) = re.findall(r"^    (## Feedback.*?)\n\n(?=\S)", README, re.MULTILINE | re.DOTALL)
+    feedback = textwrap.dedent(f"    {feedback}")
     assert "2/2 tests passed" in told
     assert "def slug(text):" in told
     assert "1 solved 1" in told
     assert "ok 42" in told
     assert "solved ['solved']" in told
+    assert "True 2/2 tests passed." in told
+    assert f"{feedback}\n\nRevise your submission." in told
+    assert "True 1.0" in told
+    assert "2 of 2 solved" in told
+    assert "failed 1 of 2 True" in told
+    assert "5 of 5, pass@1 1.00\ndef double(x):" in told
 
 
 @pytest.mark.parametrize("line", [c for c in commands() if c.startswith("nbrefine ")])
@@ -72,10 +86,29 @@ def test_the_make_targets_exist() -> None:
 
 
 def test_the_task_file_is_one(tmp_path: Path) -> None:
-    (shown,) = blocks("yaml")
+    shown, _ = blocks("yaml")
     path = tmp_path / "task.yaml"
     path.write_text(shown)
     assert RunConfig.load(path).max_turns == 5
+
+
+def test_the_evaluation_runs_on_the_problems_that_are_written_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(local, "LocalModel", offline)
+    (problems,) = (block for block in blocks("python") if "problems.jsonl" in block)
+    exec(compile(problems, "README.md", "exec"), {})
+    _, shown = blocks("yaml")
+    Path("eval.yaml").write_text(shown)
+    assert call(["eval", "eval.yaml"]) == 0
+    assert "passing but wrong: 3 of 6 graded" in capsys.readouterr().out
+    assert len(list(Path("results").rglob("*.ipynb"))) == 6
+
+
+def test_the_attacks_are_as_many_as_the_readme_says() -> None:
+    assert "over ninety such programs" in README.replace("\n", " ")
+    assert len(list((ROOT / "tests" / "attacks" / "attacks").rglob("*.py"))) > 90
 
 
 def test_the_file_tree_names_what_is_there_and_leaves_nothing_out() -> None:

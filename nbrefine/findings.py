@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -69,13 +70,12 @@ def suspect_tests(turns: Iterable[Turn], task: Task | None = None) -> tuple[Find
 
     A test is suspected if it broke by itself (it misses a module or a name that is not the
     code's, or passes what cannot be sent to it), or if at least `ENOUGH` different programs fail
-    it in one way.  The latter is likely the test's fault if all programs do, and so many of them
-    pass all other tests, of which there must be one.  Programs are different if their syntax
-    trees are, without docstrings.
+    it in one way: all that there are, or so many that pass every other test, of which there must
+    be one.  It is likely wrong if both hold.  Programs are different if their syntax trees are,
+    without docstrings.
 
-    Measured on the 381 recorded repair trajectories (benchmarks/README.md), whose references pass
-    their tests: nothing was called likely; 6 tests in 5 trajectories were called possible, of the
-    101 with three different programs.  On the 98 buggy programs of HumanEvalPack: nothing.
+    How far that can be trusted was measured; see "Tests that may be wrong" in
+    benchmarks/README.md.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def _agreement(seen: Sequence[_Seen], task: Task) -> Finding | None:
     """Tell of a test that different programs fail in one way."""
     if len(seen) < ENOUGH or any(each.case.passed for each in seen):
         return None
-    name, alone = seen[0].case.name, [each for each in seen if each.alone]
+    name, alone = seen[0].case.name, _most_alike([each for each in seen if each.alone])
     together, shown = _one_way(seen), seen
     if len(alone) >= ENOUGH and (how := _one_way(alone)):
         told = f"{len(alone)} different programs pass every other test and fail {how}"
@@ -247,11 +247,20 @@ def _agreement(seen: Sequence[_Seen], task: Task) -> Finding | None:
     return Finding("same-failure", name, told, _evidence(shown), likely, task.id)
 
 
+def _most_alike(seen: Sequence[_Seen]) -> Sequence[_Seen]:
+    """Give those that fail in the most common way."""
+    ways = Counter(_way(each.case) for each in seen)
+    return [each for each in seen if _way(each.case) == ways.most_common(1)[0][0]]
+
+
+def _way(case: CaseResult) -> tuple[str, str, str]:
+    return case.status, case.got, case.message
+
+
 def _one_way(seen: Sequence[_Seen]) -> str:
     """Say how all of them fail a test, or "" where they differ or that means little."""
     case = seen[0].case
-    ways = {(each.case.status, each.case.got, each.case.message) for each in seen}
-    if len(ways) > 1 or not _telling(case):
+    if len({_way(each.case) for each in seen}) > 1 or not _telling(case):
         return ""
     if case.status == "error":
         return f"{_named(case)} with the same error inside the test: {case.message}"

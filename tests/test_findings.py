@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import gzip
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,7 @@ from nbrefine.findings import (
 from nbrefine.kernel import Kernel
 from nbrefine.rewards.grader import Grader
 from nbrefine.rewards.tests import run_tests
+from nbrefine.source import shape
 from nbrefine.taskdata import humanevalpack_task
 from nbrefine.values import CaseResult, Episode, Extraction, Task, TestReport, Turn
 
@@ -239,6 +243,63 @@ def test_one_tier_alone_contradicts_nothing() -> None:
         hidden = None
 
     assert suspect_tiers(Task("t"), Grade()) == ()
+
+
+def with_wrong_value(tests: Sequence[str]) -> tuple[list[str], str] | None:
+    """Change what the first test wants for which that can be done; give its name too."""
+    for number, test in enumerate(tests, 1):
+        tree = ast.parse(test)
+        match tree.body[0]:
+            case ast.Assert(test=ast.Compare(ops=[ast.Eq()], comparators=[wanted]) as compared):
+                try:
+                    value: Any = ast.literal_eval(wanted)
+                except ValueError:
+                    continue
+                if isinstance(value, bool) or not isinstance(value, int | float | str | list):
+                    continue
+                more: Any = "x" if isinstance(value, str) else [7] if isinstance(value, list) else 1
+                compared.comparators = [ast.Constant(value + more)]
+                changed = [*tests[: number - 1], ast.unparse(tree), *tests[number:]]
+                return changed, f"test_{number}"
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_of_real_programs_right_tests_are_left_in_peace_and_most_wrong_ones_found(
+    executor: SubprocessCodeExecutor, shared_data: Path
+) -> None:
+    path = shared_data / "recorded" / "humaneval_first_attempts.jsonl.gz"
+    attempts: dict[str, list[str]] = {}
+    tests: dict[str, list[str]] = {}
+    for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+        row = json.loads(line)
+        attempts.setdefault(row["task_id"], []).append(row["solution"] or "pass")
+        tests[row["task_id"]] = row["given_tests"]
+    could, did = 0, 0
+    for name in list(attempts)[::4]:
+        task = Task("", name, tests="\n".join(tests[name]))
+        found = suspect_tests(turns(executor, task, attempts[name]), task)
+        assert [finding for finding in found if finding.likely] == [], name
+        changed = with_wrong_value(tests[name])
+        if changed is None:
+            continue
+        task = replace(task, tests="\n".join(changed[0]))
+        ran = turns(executor, task, attempts[name])
+        found = suspect_tests(ran, task)
+        assert {finding.test for finding in found if finding.likely} <= {changed[1]}, name
+        others = {
+            shape(turn.code)
+            for turn in ran
+            if turn.tests and turn.tests.failed == 1 < turn.tests.total
+            for case in turn.tests.cases
+            if case.name == changed[1] and not case.passed
+        }
+        if len(others) >= 3:
+            could += 1
+            did += changed[1] in {finding.test for finding in found}
+    assert could >= 10
+    assert did / could > 0.7, (did, could)
 
 
 @pytest.mark.slow

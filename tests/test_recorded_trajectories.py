@@ -125,6 +125,7 @@ POSSIBLE = {
     "HumanEval/32",  # three variants of one method end at the same wrong root
     "HumanEval/100",  # the one example is read wrongly three times
     "HumanEval/113",  # "i" stands for a number in the text that is to be built
+    "HumanEval/118",  # see DIFFERENT
     "HumanEval/163",  # "even digits between a and b" means digits, not numbers
     "MBPP/246",  # asks for the last digits of an approximation
 }

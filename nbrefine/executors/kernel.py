@@ -213,7 +213,7 @@ class _FreshKernels:
             try:
                 yield kernel, str(folder)
             finally:
-                await kernel.aclose()
+                await kernel.aclose()  # first, as its code may write to the folder still
                 shutil.rmtree(folder, ignore_errors=True)
         finally:
             await kernel.aclose()
@@ -316,3 +316,7 @@ def _close_all() -> None:
     for executor in list(_executors):
         with contextlib.suppress(Exception):
             executor.close()
+
+
+# A fork of the controller must not remove what its parent goes on to use.
+os.register_at_fork(after_in_child=_executors.clear)

@@ -17,8 +17,6 @@ from nbrefine.executors.inside import frames
 from nbrefine.executors.nursery import Child, Limits, Nursery, NurseryLost
 from nbrefine.executors.streams import Kept
 
-_UNLIMITED = Limits(memory=None, processes=None, file_size=None)
-
 _FORK = 30.0  # seconds in which both processes must have been forked, as a busy host may be slow
 _LEAVE = 0.5  # seconds in which a candidate must have left by itself when its tests are done
 _TOLD = 5.0  # seconds in which the end of one that is gone must have been told
@@ -45,7 +43,9 @@ async def check(
     ExecutorError: one could not be forked or confined.
     """
     with Kept() as stdout, Kept() as stderr, _Pair() as report, _Pair() as calls:
-        tester = testers.fork(_UNLIMITED, [calls.far.fileno(), report.far.fileno()])
+        # What the code returns may make the tests take as much memory as it could itself.
+        bounded = Limits(memory=limits["memory"], processes=None, file_size=None)
+        tester = testers.fork(bounded, [calls.far.fileno(), report.far.fileno()])
         try:
             fds = [calls.near.fileno(), stdout.mouth, stderr.mouth]
             candidate = candidates.fork(limits, fds)

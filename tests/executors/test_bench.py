@@ -9,6 +9,7 @@ import pytest
 
 from nbrefine.errors import ExecutorError, UsageError
 from nbrefine.executors import Bench
+from tests.conftest import missing
 
 ADD = "def add(a, b):\n    return a + b"
 
@@ -254,3 +255,39 @@ def test_what_holds_the_code_is_told_in_words(bench: Bench) -> None:
     held = bench.check(ADD, "assert True").result().isolation
     assert any("namespaces" in words for words in held)
     assert any("Landlock" in words for words in held)
+
+
+def test_where_memory_runs_out_the_code_ends_first(bench: Bench) -> None:
+    code = "def f(): return open('/proc/self/oom_score_adj').read().strip()\n"
+    tests = (
+        "assert f() == '1000'\nassert open('/proc/self/oom_score_adj').read().strip() != '1000'\n"
+    )
+    assert bench.check(code, tests).result(30).verdict == "solved"
+
+
+def test_a_value_makes_the_tests_take_no_more_memory_than_the_code_has() -> None:
+    tests = "assert [0] * f() == [1]\nassert f() == 300_000_000\n"
+    with Bench(workers=1, memory=1 << 30) as bench:
+        result = bench.check("def f(): return 300_000_000\n", tests).result(30)
+    assert [case.message for case in result.report.cases] == ["MemoryError", ""]
+
+
+def test_the_files_of_the_code_are_bounded_in_number(bench: Bench) -> None:
+    code = """
+def f():
+    try:
+        for number in range(70_000):
+            open(f"/scratch/{number}", "x").close()
+    except OSError as error:
+        return error.errno
+def g():
+    try:
+        open("/proc/self/oom_score_adj", "w").write("0")
+    except OSError as error:
+        return type(error).__name__
+"""
+    tests = "assert f() == 28  # ENOSPC\nassert g() in ('OSError', 'PermissionError')\n"
+    result = bench.check(code, tests).result(60)
+    if not any("(namespaces)" in words for words in result.isolation):
+        missing("a namespace of one's own")
+    assert result.verdict == "solved", result

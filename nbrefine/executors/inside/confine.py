@@ -86,8 +86,9 @@ class Shelter:
 
     def confine(self, limits: Limits) -> None:
         """Hold this process, a candidate that was just forked, and leave it in its folder."""
+        prctl.end_first()
         own = [Rule(path, write=path != "/proc") for path in self._homes.furnish()]
-        _limit(limits, bounded=self._homes.bounded)
+        limit(limits, bounded=self._homes.bounded)
         prctl.drop_privileges()
         if self._rules is not None:
             self._rules.restrict(own)
@@ -153,7 +154,13 @@ def _forked(
     return pid
 
 
-def _limit(limits: Limits, *, bounded: bool) -> None:
+def limit(limits: Limits, *, bounded: bool = True) -> None:
+    """Hold this process to limits.
+
+    Parameters
+    ----------
+    bounded: whether the number of its processes is bounded already.
+    """
     chosen = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_AS: limits.memory,

@@ -17,7 +17,7 @@ from . import prctl
 _NEW_MOUNTS, _NEW_IPC = 0x00020000, 0x08000000
 _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 
-_NO_SUID, _NO_DEVICES = 2, 4  # MS_NOSUID, MS_NODEV
+_NO_WRITING, _NO_SUID, _NO_DEVICES = 1, 2, 4  # MS_RDONLY, MS_NOSUID, MS_NODEV
 _BIND, _SLAVES = 0x5000, 0x4000 | 1 << 19  # MS_BIND | MS_REC, MS_SLAVE | MS_REC
 _DETACH = 2  # MNT_DETACH
 _SET_ATTRIBUTES = 442  # mount_setattr(2), the same on every architecture
@@ -29,7 +29,8 @@ FOLDER = "/scratch"
 MOST_PROCESSES = 301
 """Processes and threads of one candidate: the least that Linux, from 6.14 on, can be told."""
 
-_LARGEST = 256 << 20  # bytes of files in a candidate's folder
+_FILES = f"size={256 << 20},nr_inodes={1 << 16},mode=700"
+"""Bytes and number of the files in a candidate's folder: both take memory."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -107,8 +108,9 @@ class Rooms:
         """Enter an empty folder; give the paths that are this process's own."""
         _unshare(_NEW_MOUNTS | _NEW_IPC)
         for path in (FOLDER, "/dev/shm"):
-            _mount("nbrefine", path, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={_LARGEST},mode=700")
-        _mount("proc", "/proc", "proc", _NO_SUID | _NO_DEVICES)
+            _mount("nbrefine", path, "tmpfs", _NO_SUID | _NO_DEVICES, _FILES)
+        # As the superuser it could set what holds for the whole machine, were it not for Landlock.
+        _mount("proc", "/proc", "proc", _NO_WRITING | _NO_SUID | _NO_DEVICES)
         os.chdir(FOLDER)
         return [FOLDER, "/dev/shm", "/proc"]
 

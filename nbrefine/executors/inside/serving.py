@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import prctl
-from .confine import Limits, Shelter
+from .confine import Limits, Shelter, limit
 from .folders import Folders
 from .namespaces import Rooms
 
@@ -114,6 +114,7 @@ class Nursery:
             if self._shelter is None:
                 os.dup2(1, 2)  # what tests print goes nowhere
                 self._homes.furnish()
+                limit(limits)
             else:
                 os.dup2(fds[1], 1)
                 os.dup2(fds[2], 2)

@@ -263,6 +263,9 @@ def test_each_candidate_is_recorded_as_a_notebook(tmp_path: Path) -> None:
         "sample-01.ipynb",
     ]
     assert load(tmp_path / "sample-01.ipynb") == samples.episodes[1]
+    # The records themselves are nobody's work.
+    told = [turn.files for episode in samples.episodes for turn in episode.turns]
+    assert [files.changes for files in told if files] == [(), ()]
     with pytest.raises(UsageError):
         sample(DOUBLE, replies(WRONG), 1, record=tmp_path)
 

@@ -8,7 +8,7 @@ handle to the running ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -19,7 +19,7 @@ from nbrefine.env import Environment
 from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.models import Model, resolve
-from nbrefine.notebook import load
+from nbrefine.notebook import Recorder, load
 from nbrefine.sampling.drawing import Drawing
 from nbrefine.sampling.origins import Branches, Fresh, Given, Make, Origin, Trials, maker
 from nbrefine.sampling.samples import Samples, Select
@@ -128,7 +128,7 @@ def start_sampling(
             f"At temperature 0 all {n} candidates would be the same",
             hint="Give sampling=Sampling(temperature=0.8), or n=1",
         )
-    folder = Path(record) if record is not None else None
+    recorders = _recorders(Path(record), n, overwrite=overwrite) if record is not None else []
     origin: Origin
     if environment is not None or state is not None:
         origin = Given.checked(environment, state, max_turns, kernel, task or tests, fresh=fresh)
@@ -139,7 +139,7 @@ def start_sampling(
             timeout=timeout,
             test_timeout=test_timeout,
             cwd=cwd,
-            ignore=_within(cwd, folder),
+            ignore=_within(cwd, recorders),
         )
         origin = _origin(make, kernel, seed, fresh=fresh)
     drawing = Drawing(
@@ -152,8 +152,7 @@ def start_sampling(
         seed=seed,
         budget=budget or Budget(),
         grader=grader,
-        folder=folder,
-        overwrite=overwrite,
+        recorders=recorders,
         close_model=not hasattr(model, "complete"),
     )
     return Run(drawing.run(), on_stop=drawing.stop)
@@ -183,9 +182,17 @@ def _task(task: Task | str | None, tests: str) -> Task:
     return replace(task, tests=task.tests or tests)
 
 
-def _within(cwd: str | Path | None, folder: Path | None) -> tuple[str, ...]:
-    """Give the folder of records, if it lies in the kernel's, so that nobody takes it for work."""
+def _recorders(folder: Path, n: int, *, overwrite: bool) -> list[Recorder]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be a folder of records ({error})") from None
+    paths = [folder / f"sample-{index:02d}.ipynb" for index in range(n)]
+    return [Recorder(path, overwrite=overwrite) for path in paths]
+
+
+def _within(cwd: str | Path | None, recorders: Sequence[Recorder]) -> tuple[str, ...]:
+    """Give what records write in the kernel's folder, so that nobody takes it for its work."""
     here = Path(cwd or ".").resolve()
-    if folder is None or not folder.resolve().is_relative_to(here):
-        return ()
-    return (str(folder.resolve().relative_to(here)),)
+    paths = [path for recorder in recorders for path in recorder.paths]
+    return tuple(str(path.relative_to(here)) for path in paths if path.is_relative_to(here))

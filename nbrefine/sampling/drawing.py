@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbrefine._version import __version__
 from nbrefine.budget import Budget
 from nbrefine.driver import BY_A_PERSON, Driver
-from nbrefine.errors import BranchRefused, RunStopped, UsageError
+from nbrefine.errors import BranchRefused, RunStopped
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder
 from nbrefine.rewards.code import Tests, completed
@@ -30,7 +29,7 @@ class Drawing:
     Parameters
     ----------
     origin: where candidates begin; closed with this.
-    folder: gets one notebook per candidate, where it is given.
+    recorders: one for each candidate, or none at all.
     """
 
     def __init__(
@@ -45,8 +44,7 @@ class Drawing:
         seed: int | None,
         budget: Budget,
         grader: Grader | None,
-        folder: Path | None,
-        overwrite: bool,
+        recorders: Sequence[Recorder],
         close_model: bool,
     ) -> None:
         self._origin = origin
@@ -58,10 +56,8 @@ class Drawing:
         self._seed = seed
         self._budget = budget
         self._grader = grader
-        self._folder = folder
-        self._overwrite = overwrite
+        self._recorders = recorders
         self._close_model = close_model
-        self._recorders: list[Recorder] = []
         self._candidates: dict[int, Candidate] = {}
         self._drivers: dict[int, Driver] = {}
         self._episodes: dict[int, Episode] = {}
@@ -108,17 +104,7 @@ class Drawing:
 
     async def _prepared(self) -> None:
         await self._model.check()
-        if self._folder is not None:
-            self._recorders = await asyncio.to_thread(self._recorded, self._folder)
         await self._origin.begin()
-
-    def _recorded(self, folder: Path) -> list[Recorder]:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{folder} cannot be a folder of records ({error})") from None
-        paths = [folder / f"sample-{index:02d}.ipynb" for index in range(self._n)]
-        return [Recorder(path, overwrite=self._overwrite) for path in paths]
 
     async def _draw(self) -> None:
         waiting = iter(range(self._n))

@@ -132,12 +132,12 @@ def start(
         ignore=_within(folder, recorder.paths) if recorder else (),
         limits=OutputLimits(folder=recorder.folder if recorder else None),
     )
-    ours = not hasattr(model, "complete")
+    answering = resolve(model, load=load)
     return EpisodeRun(
         Driver(
             env,
-            resolve(model, load=load),
-            close_model=ours,
+            answering,
+            close_model=answering is not model,
             initial_code=initial_code,
             rules=rules,
             budget=budget,

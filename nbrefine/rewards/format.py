@@ -47,7 +47,9 @@ class AnswerReward:
     """Gives 1.0 where the answer in the reply equals the expected one, blanks around them aside.
 
     The expected answer is `hidden.expected_answer`, or else `answer`, `ground_truth` or `target`;
-    where there is none, there is no reward.  It is never told.
+    where there is none, there is no reward.  It is never told.  It counts as it stands and as the
+    extractor reads it, so that an expected "1,234" is met by 1234 where numbers are read; they are
+    compared as texts, and 18.00 is not 18.
 
     Parameters
     ----------
@@ -79,7 +81,8 @@ class AnswerReward:
         answer, facts = self.answer_extractor.extract(action.text or "")
         if answer is None:
             return self._signal(0.0, _not_found(facts), {**facts, "extraction_failed": True})
-        right = answer.strip() == expected
+        read, _ = self.answer_extractor.extract(expected)
+        right = answer.strip() in (expected, (read or expected).strip())
         told = "The answer is correct." if right else "The answer is not correct."
         return self._signal(float(right), told, {"extracted": answer})
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from nbrefine.extractors import Extractor, Gsm8kExtractor, NumericExtractor, TagBasedExtractor
+from nbrefine.extractors import (
+    Extractor,
+    Gsm8kExtractor,
+    MultipleChoiceExtractor,
+    NumericExtractor,
+    TagBasedExtractor,
+)
 from nbrefine.rewards.base import RewardFunction
 from nbrefine.rewards.format import AnswerReward, FormatReward
 from nbrefine.state import Action, Observation, State
@@ -59,6 +65,24 @@ def test_an_answer_is_right_if_it_equals_the_expected_one(
         reward,
     )
     assert signal.feedback == ("The answer is correct." if reward else "The answer is not correct.")
+
+
+@pytest.mark.parametrize(
+    ("extractor", "reply", "expected", "right"),
+    [
+        (NumericExtractor(), "That makes 1,234.", "1,234", True),
+        (NumericExtractor(), "That makes $5", "$5", True),
+        (NumericExtractor(), "That makes 18", "9 + 9 = 18\n#### 18", True),
+        (MultipleChoiceExtractor(), "The answer is B", "(B)", True),
+        (MultipleChoiceExtractor(), "The answer is A", "(B)", False),
+        (NumericExtractor(), "18.00", "18", False),
+    ],
+)
+def test_the_expected_answer_is_read_as_the_reply_is(
+    extractor: Extractor, reply: str, expected: str, right: bool
+) -> None:
+    signal = judged(AnswerReward(extractor), reply, expected_answer=expected)
+    assert signal.reward == float(right)
 
 
 def test_the_expected_answer_is_told_to_nobody() -> None:

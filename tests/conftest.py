@@ -87,12 +87,12 @@ def hub(running_hub: Hub, hub_home: Path) -> Iterator[Hub]:
 
 
 @pytest.fixture(scope="session")
-def running_podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+def running_podman() -> Iterator[Podman]:
     from tests.containers import PODMAN, podman_of_its_own
 
     if PODMAN is None:
         missing("podman")
-    with podman_of_its_own(tmp_path_factory.mktemp("podman")) as podman:
+    with podman_of_its_own() as podman:
         if trouble := podman.trouble():
             missing(f"a podman that runs containers ({trouble})")
         yield podman

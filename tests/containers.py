@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryDirectory
 
 from nbrefine.executors.inside import candidate
 from nbrefine.executors.inside.nursery import COMMON
@@ -69,17 +70,18 @@ class Podman:
 
 
 @contextmanager
-def podman_of_its_own(folder: Path) -> Iterator[Podman]:
+def podman_of_its_own() -> Iterator[Podman]:
     """Have one that has the image `IMAGE`."""
-    podman = Podman(folder)
-    _pack(podman.archive)
-    podman.run("import", "--quiet", str(podman.archive), IMAGE)
-    try:
-        yield podman
-    finally:
-        podman.run("rm", "--all", "--force")
-        podman.run("rmi", "--all", "--force")
-        podman.archive.unlink()
+    # Podman takes no path of more than 50 characters, which pytest's own folders may have.
+    with TemporaryDirectory(prefix="podman-", dir="/tmp") as folder:
+        podman = Podman(Path(folder))
+        _pack(podman.archive)
+        podman.run("import", "--quiet", str(podman.archive), IMAGE)
+        try:
+            yield podman
+        finally:
+            podman.run("rm", "--all", "--force")
+            podman.run("rmi", "--all", "--force")
 
 
 def _pack(archive: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,7 @@ from nbrefine.env import (
     Problem,
     SingleTurnEnvironment,
 )
-from nbrefine.errors import BranchRefused, RunStopped, UsageError
+from nbrefine.errors import BranchRefused, InvalidTaskError, RunStopped, UsageError
 from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.kernel import Kernel
 from nbrefine.metrics import pass_at_k
@@ -240,6 +241,16 @@ def test_hidden_tests_count_but_never_choose(live: Kernel) -> None:
     assert samples.passed == 1
     assert samples.pass_at_k(1) == pytest.approx(1 / 3)
     assert [outcome.passing_but_wrong for outcome in samples.outcomes] == [True, False, False]
+
+
+def test_a_task_that_cannot_be_graded_here_is_refused_before_the_model_is_asked(
+    live: Kernel,
+) -> None:
+    model = ScriptedModel(replies(RIGHT))
+    broken = replace(DOUBLE, reference=WRONG)
+    with Grader() as grader, pytest.raises(InvalidTaskError, match="the reference fails"):
+        sample(broken, model, 1, kernel=live, grader=grader)
+    assert model.requests == []
 
 
 def test_with_more_turns_each_candidate_is_refined_by_itself(live: Kernel) -> None:

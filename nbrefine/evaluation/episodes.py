@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from nbrefine.driver import stop_for
 from nbrefine.errors import InvalidTaskError, ModelAuthError, NbrefineError, UsageError
 from nbrefine.evaluation.results import ResultsFile, Row, plain
-from nbrefine.extractors import CodeBlockExtractor
 from nbrefine.metrics import outcome_of
 from nbrefine.redaction import clean_text
-from nbrefine.rewards.code import Tests, completed
+from nbrefine.rewards.code import program_of
 from nbrefine.rewards.grader import Grade
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig, record_name
 from nbrefine.taskdata.columns import defines
@@ -164,7 +163,7 @@ class Episodes:
         if self._grader is None or episode.verdict in ("invalid-task", "infra-error"):
             return None
         if episode.solved and task.hidden_tests:
-            return await self._grader.grade(task, _program(episode))
+            return await self._grader.grade(task, program_of(episode))
         # What is left out must not depend on whether it was solved.
         if not (task.hidden_tests or _has_solution(task)):
             return None
@@ -183,18 +182,6 @@ class Episodes:
 def _has_solution(task: Task) -> bool:
     """Tell whether a task's reference is a program that its tests can judge."""
     return bool(task.tests and task.entry_point) and defines(task.reference, task.entry_point)
-
-
-def _program(episode: Episode) -> str:
-    """Give what was accepted as one program, which goes on where the prompt's code ends."""
-    task = episode.task
-    submitted = [turn.code for turn in episode.accepted]
-    found = [CodeBlockExtractor("python").extract(text)[0] for text in submitted]
-    code = "\n".join(
-        text if code is None else code for text, code in zip(submitted, found, strict=True)
-    )
-    begun = str(task.metadata.get("prompt_code") or "")
-    return completed(code, Tests(task.hidden_tests, task.entry_point, prompt_code=begun))
 
 
 def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) -> Row:

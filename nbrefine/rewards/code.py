@@ -21,7 +21,7 @@ from nbrefine.rewards.tests import as_cell
 from nbrefine.rewards.wording import told
 from nbrefine.source import parse
 from nbrefine.state import Action, State
-from nbrefine.values import CaseResult, RewardType, Signal, Task, TestReport, Verdict
+from nbrefine.values import CaseResult, Episode, RewardType, Signal, Task, TestReport, Verdict
 
 if TYPE_CHECKING:
     from nbrefine.executors import CodeExecutionResult, CodeExecutor
@@ -293,6 +293,18 @@ def completed(code: str, tests: Tests) -> str:
         if code.lstrip("\n")[0] in " \t" or _gives(function):
             return whole
     return code
+
+
+def program_of(episode: Episode) -> str:
+    """Give what an episode accepted as one program, which goes on where the prompt's code ends."""
+    task = episode.task
+    submitted = [turn.code for turn in episode.accepted]
+    found = [_PYTHON.extract(text)[0] for text in submitted]
+    code = "\n".join(
+        text if code is None else code for text, code in zip(submitted, found, strict=True)
+    )
+    begun = str(task.metadata.get("prompt_code") or "")
+    return completed(code, Tests(task.hidden_tests, task.entry_point, prompt_code=begun))
 
 
 def _defines(code: str, name: str) -> bool:

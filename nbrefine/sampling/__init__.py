@@ -117,7 +117,8 @@ def start_sampling(
     ------
     UsageError: a setting is out of range or excludes another; at temperature 0 all candidates
         would be the same; the model is not known; or a candidate cannot be recorded.
-    InvalidTaskError: the tests do not parse, or the setup fails.
+    InvalidTaskError: the tests do not parse, the setup fails, or the grader finds that the task
+        cannot be judged here, before any candidate is drawn.
     BranchRefused: candidates cannot begin from one state, and why.
     """
     _check(n=n, max_turns=max_turns, **({} if workers is None else {"workers": workers}))

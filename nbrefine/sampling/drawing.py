@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from nbrefine._version import __version__
 from nbrefine.budget import Budget
 from nbrefine.driver import BY_A_PERSON, Driver
-from nbrefine.errors import BranchRefused, RunStopped
+from nbrefine.errors import BranchRefused, InvalidTaskError, RunStopped
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder
-from nbrefine.rewards.code import Tests, completed
+from nbrefine.rewards.code import program_of
 from nbrefine.runner.rollout import derived_seed
 from nbrefine.sampling.origins import Candidate, Origin
 from nbrefine.sampling.samples import LEFT, Samples, Select
@@ -104,6 +104,13 @@ class Drawing:
 
     async def _prepared(self) -> None:
         await self._model.check()
+        if self._grader is not None:
+            preflight = await self._grader.preflight(self._origin.task)
+            if preflight.problem:
+                raise InvalidTaskError(
+                    f"The task cannot be graded here: {preflight.problem}",
+                    hint="Mend its tests or its reference, or leave out the grader",
+                )
         await self._origin.begin()
 
     async def _draw(self) -> None:
@@ -165,7 +172,7 @@ class Drawing:
         if self._grader is None:
             return ()
         running = {
-            index: self._grader.grade(episode.task, _program(episode))
+            index: self._grader.grade(episode.task, program_of(episode))
             for index, episode in self._episodes.items()
             if episode.solved
         }
@@ -207,14 +214,6 @@ class Drawing:
 def _merit(episode: Episode) -> tuple[bool, float, int]:
     assert episode.best is not None
     return episode.solved, *episode.best.score
-
-
-def _program(episode: Episode) -> str:
-    """Give what was accepted as one program, which goes on where the prompt's code ends."""
-    task = episode.task
-    code = "\n".join(turn.code for turn in episode.accepted)
-    begun = str(task.metadata.get("prompt_code") or "")
-    return completed(code, Tests(task.hidden_tests, task.entry_point, prompt_code=begun))
 
 
 def _no_branches(refused: BranchRefused) -> BranchRefused:

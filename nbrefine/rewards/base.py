@@ -16,7 +16,11 @@ from nbrefine.values import RewardType, Signal, SignalBundle
 
 
 class RewardFunction(Protocol):
-    """Judges one step by one measure."""
+    """Judges one step by one measure.
+
+    One that can only judge answers of some form may say so in a text `instructions`, which a chat
+    then begins with.
+    """
 
     @property
     def name(self) -> str:

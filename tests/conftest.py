@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from nbrefine.outputs import CellResult, Display, Failure, Stream, Timing
 from nbrefine.values import (
@@ -33,6 +34,10 @@ from nbrefine.values import (
 if TYPE_CHECKING:
     from tests.containers import Podman
     from tests.hub import Hub
+
+# How long an example takes says nothing on a busy machine; every test has its own limit.
+settings.register_profile("untimed", settings(), deadline=None)
+settings.load_profile("untimed")
 
 # A suite that a shell has put into the background inherits a SIGINT that is ignored, and so
 # would every process whose Ctrl-C is tested.

@@ -108,10 +108,11 @@ def _verdict(signals: SignalBundle) -> Verdict:
 
 
 def solved_stop(turn: Turn) -> Stop:
-    """Tell of an episode that ends with the turn that solved its task."""
-    if turn.tests is not None and turn.tests.total:
-        return Stop("solved", f"{turn.tests.passed}/{turn.tests.total} tests passed")
-    return Stop("solved", f"the best outcome reward is {turn.score[0]:g}")
+    """Tell of an episode that ends with the turn that solved its task: what has decided that."""
+    best, tests = turn.score[0], turn.tests
+    if tests is not None and tests.total and tests.passed / tests.total == best:
+        return Stop("solved", f"{tests.passed}/{tests.total} tests passed")
+    return Stop("solved", f"the best outcome reward is {best:g}")
 
 
 def refuse_ended(stop: Stop | None) -> None:

@@ -802,6 +802,17 @@ def test_a_task_with_tests_brings_the_reward_that_runs_them() -> None:
     assert second.next_state.hidden.episode.stop.detail == "2/2 tests passed"
 
 
+def test_the_end_names_the_tests_only_where_they_have_decided() -> None:
+    half = "def add(a, b): return 3"
+    kind = Fixed(Signal("kind", RewardType.OUTCOME, 1.0))
+    with IterativeEnvironment(tasks=(ADD,), extra_rewards=(kind,)) as env:
+        lenient = env.step(begun(env), Action(half))
+    with IterativeEnvironment(tasks=(ADD,), solved_threshold=0.5) as env:
+        enough = env.step(begun(env), Action(half))
+    details = [each.next_state.hidden.episode.stop.detail for each in (lenient, enough)]
+    assert details == ["the best outcome reward is 1", "1/2 tests passed"]
+
+
 def test_tests_that_a_reward_of_the_caller_runs_are_not_run_again() -> None:
     own = CodeExecutionReward(SubprocessCodeExecutor(), name="mine")
     other = CodeExecutionReward(

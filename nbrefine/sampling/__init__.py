@@ -81,8 +81,9 @@ def start_sampling(
     """Begin to draw candidates for a task and give the handle to them.
 
     All begin from one live state, each in a branch of it: a rejected one leaves no trace, and the
-    chosen one, if it passed, becomes the session of a kernel that was handed in.  Stopped, the
-    run gives what there is by then and chooses among that.
+    chosen one, if it passed, becomes the session of a kernel that was handed in; but files that
+    any passing candidate wrote stay, see `NotebookEnvironment`.  Stopped, the run gives what there
+    is by then and chooses among that.
 
     What is visible chooses: the tests that the model was shown or, where there are none, that the
     cell ran.  Hidden tests only count, in a `grader`'s hands.

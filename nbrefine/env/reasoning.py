@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pickle
+import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,14 +16,15 @@ from typing import Any
 
 from nbrefine._portal import Run, call_user
 from nbrefine.env.single import Problem, SingleTurnEnvironment
-from nbrefine.errors import UsageError
+from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.extractors import Extractor, RawGenerationExtractor, make_extractor
 from nbrefine.kernel.processes.environment import kernel_environment
 from nbrefine.rewards.base import IOReward, RewardFunction
 from nbrefine.state import Action, State
 from nbrefine.values import RewardType, Signal, Task
 
-_ANSWERING = 10.0  # seconds for one puzzle or one score
+_ANSWERING = 10.0  # seconds of a processor for one puzzle or one score
+_WAITING = 90.0  # seconds in which there is an answer or a reason why not
 _STARTING = 120.0  # seconds in which reasoning_gym must be imported
 _LINE = 2**24  # bytes of a puzzle
 
@@ -136,7 +139,7 @@ class _Puzzles:
 class Gym:
     """The process that runs `nbrefine/env/puzzles.py`; its methods run on the portal.
 
-    It is started anew after an answer that broke it.
+    It is started anew where it has ended.
 
     Parameters
     ----------
@@ -164,6 +167,7 @@ class Gym:
         Raises
         ------
         UsageError: it cannot be made.
+        NbrefineError: the process does not answer.
         """
         told = await self._asked(index, None)
         if "entry" not in told:
@@ -175,12 +179,14 @@ class Gym:
         return entry
 
     async def score(self, index: int, answer: str) -> float | str:
-        """Give the score of an answer, or why it has none."""
+        """Give the score of an answer, or why it has none.
+
+        Raises
+        ------
+        NbrefineError: the process does not answer, whatever the answer is.
+        """
         told = await self._asked(index, answer)
-        if "score" in told:
-            return float(told["score"])
-        late = f"it was not scored within {_ANSWERING:g} s, or ended the process that does"
-        return str(told.get("unreadable", late))
+        return float(told["score"]) if "score" in told else str(told["unreadable"])
 
     async def stop(self) -> None:
         """End the process, if there is one."""
@@ -189,13 +195,20 @@ class Gym:
 
     async def _asked(self, index: int, answer: str | None) -> dict[str, Any]:
         async with self._lock:
-            told: dict[str, Any] = {}
-            try:
-                told = await _ask(await self._started(), _ANSWERING, (index, answer))
-            finally:
-                if not told:  # it may still work on the answer
-                    await self._end()
-            return told
+            for _ in range(2):  # it may have ended since it was asked last
+                told: dict[str, Any] = {}
+                try:
+                    request = (index, answer, _ANSWERING)
+                    told = await _ask(await self._started(), _WAITING, request)
+                finally:
+                    if not told:
+                        await self._end()
+                if told:
+                    return told
+        raise NbrefineError(
+            f"The process for puzzles of {self._made[0]} ends, or does not answer",
+            hint="See whether the machine is short of memory",
+        )
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is not None:
@@ -208,6 +221,7 @@ class Gym:
             stderr=asyncio.subprocess.DEVNULL,
             env=kernel_environment(None, seed=0),
             limit=_LINE,
+            start_new_session=True,
         )
         told: dict[str, Any] = {}
         try:
@@ -224,7 +238,7 @@ class Gym:
         if self._process is not None:
             process, self._process = self._process, None
             with suppress(ProcessLookupError):
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,16 +24,18 @@ from nbrefine.config.backends import Throttled
 from nbrefine.env.base import Environment
 from nbrefine.env.iterative import IterativeEnvironment
 from nbrefine.env.notebook import NotebookEnvironment
+from nbrefine.env.reasoning import ReasoningGymEnvironment
 from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.executors import ContainerCodeExecutor
 from nbrefine.models.openai import OpenAIModel
 from nbrefine.models.recorded import RecordedModel
 from nbrefine.models.scripted import ScriptedModel
-from nbrefine.notebook import save
+from nbrefine.notebook import load
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.judge import JudgeReward
 from nbrefine.state import Action, State, StepResult
-from nbrefine.values import Episode, Message, Reply, RewardType, Stop, Task, Turn
+from nbrefine.values import Message, Reply, RewardType
+from tests.conftest import ROOT
 
 WORDS = ["nought", "one", "two", "three", "four", "five"]
 
@@ -115,13 +118,15 @@ def test_answers_are_extracted_as_asked_for(numbers: str) -> None:
 
 
 def test_puzzles_have_their_size_seed_and_settings() -> None:
-    keys: dict[str, Any] = {"adapter": "reasoning_gym", "params": {"min_value": 3}}
-    env = made("polynomial_equations", size=3, seed=7, **keys)
-    assert len(env) == 3
-    assert prompts(env) == prompts(made("polynomial_equations", size=3, seed=7, **keys))
-    assert prompts(env) != prompts(made("polynomial_equations", size=3, seed=8, **keys))
-    with pytest.raises(UsageError, match="has no setting 'min_valu'"):
-        made("polynomial_equations", adapter="reasoning_gym", params={"min_valu": 3})
+    params = {"min_terms": 4, "max_terms": 4}
+    with made("chain_sum", "reasoning_gym", size=2, seed=7, params=params) as env:
+        assert isinstance(env, ReasoningGymEnvironment)
+        assert len(env) == 2
+        tasks = [env.problems[at].task for at in range(2)]
+    assert [task.id for task in tasks] == ["chain_sum/7/0", "chain_sum/7/1"]
+    for task in tasks:
+        term = task.prompt.split("problem: ")[1].removesuffix(" =")
+        assert len(re.split(r" [+-] ", term)) == 4
 
 
 def test_listed_tasks_are_a_loop_with_their_tests_or_answers() -> None:
@@ -393,15 +398,6 @@ def test_the_page_s_file_builds_a_loop_over_humaneval(
         assert signal.reward == 1.0
 
 
-def test_the_page_s_python_example_builds_fifty_puzzles() -> None:
-    env = EnvironmentFactory.create(
-        EnvironmentConfig(name="polynomial_equations", adapter="reasoning_gym", size=50)
-    )
-    assert len(env) == 50
-    assert env.spec.pure_step
-    assert IterativeEnvironment(inner=env, max_turns=5).spec.max_steps == 5
-
-
 def test_cells_on_a_live_kernel_are_an_adapter(doubles: str) -> None:
     env = made(
         doubles,
@@ -467,12 +463,12 @@ def test_replies_come_from_a_file() -> None:
     model = BackendFactory.create(ModelConfig(backend="scripted", model="replies.json"))
     asked = (Message("user", "?"),)
     assert [model.complete(asked).result().text for _ in range(2)] == ["one", "two"]
-    turn = Turn(1, messages=asked, reply=Reply("recorded"))
-    save(Episode(Task("?"), id="e", turns=(turn,), stop=Stop("max-turns")), "e.ipynb")
-    recorded = BackendFactory.create(ModelConfig(backend="recorded", model="e.ipynb"))
-    assert recorded.name.startswith("recorded:")
-    assert recorded.complete(asked).result().text == "recorded"
-    assert isinstance(inner_model(backend="recorded", model="e.ipynb"), RecordedModel)
+    path = ROOT / "benchmarks" / "demo" / "seed-0.ipynb"
+    recorded = inner_model(backend="recorded", model=str(path))
+    assert isinstance(recorded, RecordedModel)
+    first = load(path).turns[0]
+    assert first.reply is not None
+    assert recorded.complete(first.messages).result().text == first.reply.text
     with pytest.raises(UsageError, match="There is no file"):
         BackendFactory.create(ModelConfig(backend="scripted", model="gone.json"))
 

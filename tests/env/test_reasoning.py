@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from nbrefine.env import reasoning
 from nbrefine.env.iterative import IterativeEnvironment
 from nbrefine.env.puzzles import Refused, _dataset, harmless
 from nbrefine.env.reasoning import PuzzleReward, ReasoningGymEnvironment
-from nbrefine.errors import UsageError
+from nbrefine.errors import RunStopped, UsageError
 from nbrefine.extractors import TagBasedExtractor
 from nbrefine.state import Action, State
 from nbrefine.values import RewardType, Signal
@@ -36,6 +39,14 @@ def polynomials() -> Iterator[ReasoningGymEnvironment]:
 def signal_for(env: ReasoningGymEnvironment, state: State, text: str) -> Signal:
     (told,) = env.step(state, Action.from_text(text)).rewards
     return told
+
+
+def process_of(env: ReasoningGymEnvironment) -> asyncio.subprocess.Process:
+    (reward,) = env.reward_functions
+    assert isinstance(reward, PuzzleReward)
+    process = reward._gym._process
+    assert process is not None
+    return process
 
 
 def test_a_puzzle_is_its_question_with_the_answer_hidden(sums: ReasoningGymEnvironment) -> None:
@@ -100,17 +111,6 @@ def test_it_is_refined_over_turns_and_stays_hidden(sums: ReasoningGymEnvironment
     assert result.next_state.hidden.episode.solved
 
 
-def test_a_seed_makes_the_same_puzzles_whatever_the_order_of_sets(
-    polynomials: ReasoningGymEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Six of its data sets draw from sets of strings, whose order is another in every process."""
-    monkeypatch.setenv("PYTHONHASHSEED", "1")
-    with ReasoningGymEnvironment("polynomial_multiplication", size=2) as again:
-        for index in (0, 1):
-            states = [env.reset(options={"task_index": index})[0] for env in (polynomials, again)]
-            assert states[0].observation == states[1].observation
-
-
 ATTACKS = [
     "__import__('os')._exit(0)",
     "open('{path}', 'w')",
@@ -165,17 +165,33 @@ def test_plain_answers_pass_the_guard(answer: str) -> None:
     assert harmless(answer)
 
 
-def test_an_answer_that_takes_for_ever_is_wrong_and_the_next_is_scored(
+def test_an_answer_that_takes_for_ever_is_wrong_and_ends_nothing_but_itself(
     polynomials: ReasoningGymEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, _ = polynomials.reset()
+    process = process_of(polynomials)
     with monkeypatch.context() as patch:
-        patch.setattr(reasoning, "_ANSWERING", 1.0)
+        patch.setattr(reasoning, "_ANSWERING", 0.2)
         told = signal_for(polynomials, state, "9**9**9**9")
     assert told.reward == 0.0
     assert told.metadata is not None
-    assert "not scored within" in told.metadata["unreadable"]
+    assert "took more than 0.2 s" in told.metadata["unreadable"]
     assert signal_for(polynomials, state, state.hidden.expected_answer).reward == 1.0
+    assert process_of(polynomials) is process
+
+
+def test_a_process_that_ends_is_not_the_answer_s_fault_and_the_next_makes_the_same_puzzles(
+    polynomials: ReasoningGymEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six of its data sets draw from sets of strings, whose order is another in every process."""
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    states = [polynomials.reset(options={"task_index": index})[0] for index in (0, 1)]
+    process_of(polynomials).kill()
+    assert signal_for(polynomials, states[0], states[0].hidden.expected_answer).reward == 1.0
+    for index, state in enumerate(states):
+        again, _ = polynomials.reset(options={"task_index": index})
+        assert again.observation == state.observation
+        assert again.hidden.expected_answer == state.hidden.expected_answer
 
 
 def test_an_answer_that_its_scorer_cannot_read_is_wrong() -> None:
@@ -190,20 +206,6 @@ def test_an_answer_that_its_scorer_cannot_read_is_wrong() -> None:
         assert signal_for(env, state, state.hidden.expected_answer).reward == 1.0
 
 
-def test_a_closed_environment_leaves_no_process_and_can_be_used_again(
-    sums: ReasoningGymEnvironment,
-) -> None:
-    state, _ = sums.reset()
-    (reward,) = sums.reward_functions
-    assert isinstance(reward, PuzzleReward)
-    process = reward._gym._process
-    assert process is not None
-    sums.close()
-    sums.close()
-    assert process.returncode == -signal.SIGKILL
-    assert signal_for(sums, state, state.hidden.expected_answer).reward == 1.0
-
-
 async def _scores(env: ReasoningGymEnvironment, state: State, texts: list[str]) -> list[Any]:
     runs = [env.astep(state, Action.from_text(text)) for text in texts]
     results = await asyncio.gather(*(asyncio.ensure_future(_awaited(run)) for run in runs))
@@ -214,10 +216,35 @@ async def _awaited(run: Any) -> Any:
     return await run
 
 
-def test_steps_side_by_side_get_their_own_scores(sums: ReasoningGymEnvironment) -> None:
+def test_steps_side_by_side_get_their_own_scores_(sums: ReasoningGymEnvironment) -> None:
     state, _ = sums.reset()
     right = state.hidden.expected_answer
     assert asyncio.run(_scores(sums, state, [right, "1000", right, "x"])) == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_a_closed_environment_leaves_no_process(sums: ReasoningGymEnvironment) -> None:
+    process = process_of(sums)
+    sums.close()
+    sums.close()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_scoring_that_is_broken_off_leaves_no_process(
+    polynomials: ReasoningGymEnvironment,
+) -> None:
+    state, _ = polynomials.reset()
+    group = process_of(polynomials).pid
+    scoring = polynomials.astep(state, Action.from_text("9**9**9**9"))
+    deadline = time.monotonic() + 60
+    while not psutil.Process(group).children():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    scoring.stop()
+    with pytest.raises(RunStopped):
+        scoring.result()
+    polynomials.close()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
 
 
 @pytest.mark.parametrize(

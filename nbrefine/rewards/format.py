@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbrefine.extractors import Extractor, RawGenerationExtractor
+from nbrefine.history import without_reasoning
 from nbrefine.state import Action, State
 from nbrefine.values import RewardType, Signal
 
@@ -53,7 +54,8 @@ class AnswerReward:
 
     Parameters
     ----------
-    answer_extractor: finds the answer in a reply; by default the whole of it is the answer.
+    answer_extractor: finds the answer in a reply, thinking aside; by default the whole of it is
+        the answer.
     name, weight: of the signals, which are of type OUTCOME.
     """
 
@@ -78,7 +80,7 @@ class AnswerReward:
         expected = expected_answer(state)
         if not expected:
             return self._signal(None, None, {"no_answer": True})
-        answer, facts = self.answer_extractor.extract(action.text or "")
+        answer, facts = self.answer_extractor.extract(without_reasoning(action.text or ""))
         if answer is None:
             return self._signal(0.0, _not_found(facts), {**facts, "extraction_failed": True})
         read, _ = self.answer_extractor.extract(expected)

@@ -24,6 +24,7 @@ from nbrefine.errors import (
     UsageError,
 )
 from nbrefine.extractors import strip_thinking_tokens
+from nbrefine.history import without_reasoning
 from nbrefine.models import Model, resolve
 from nbrefine.prompts import fence_output, fill
 from nbrefine.redaction import clean_text
@@ -247,7 +248,8 @@ class JudgeReward(IOReward):
         reward_type = self.reward_type
         if not self._typed and tests_of(state) is not None:
             reward_type = RewardType.PROCESS
-        submission = fence_output(action.text or "", name="submission", limit=SHOWN)
+        answer = without_reasoning(action.text or "")  # what was thought is not handed in
+        submission = fence_output(answer, name="submission", limit=SHOWN)
         reference = _reference(state)
         shown = fence_output(reference, name="reference", limit=SHOWN) if reference else ""
         asked = self.template.messages(task=_task(state), submission=submission, ground_truth=shown)

@@ -12,6 +12,7 @@ from nbrefine.extractors import (
     Gsm8kExtractor,
     MultipleChoiceExtractor,
     NumericExtractor,
+    RawGenerationExtractor,
     TagBasedExtractor,
 )
 from nbrefine.rewards.base import RewardFunction
@@ -83,6 +84,19 @@ def test_the_expected_answer_is_read_as_the_reply_is(
 ) -> None:
     signal = judged(AnswerReward(extractor), reply, expected_answer=expected)
     assert signal.reward == float(right)
+
+
+@pytest.mark.parametrize(
+    ("extractor", "reply", "right"),
+    [
+        (RawGenerationExtractor(), "<think>\n4 or 5?\n</think>\n\n4", True),
+        (TagBasedExtractor(), "<think>\n<answer>4</answer>\n</think>\n\nI am not sure.", False),
+    ],
+)
+def test_what_was_thought_is_no_part_of_the_answer(
+    extractor: Extractor, reply: str, right: bool
+) -> None:
+    assert judged(AnswerReward(extractor), reply, expected_answer="4").reward == float(right)
 
 
 def test_the_expected_answer_is_told_to_nobody() -> None:

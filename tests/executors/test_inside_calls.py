@@ -395,6 +395,60 @@ except TypeError as error:
     agree(bare, CLASSES, tests)
 
 
+def test_an_object_of_a_subclass_is_what_it_is_a_list_number_or_text_of(bare: Bare) -> None:
+    code = """
+import enum
+class Row(list): pass
+class Table(dict):
+    def __missing__(self, key): return 0
+class Length(float): pass
+class Size(enum.IntEnum): ONE = 1
+class Color(str, enum.Enum): RED = "red"
+def row(): return Row([1, 2, 3])
+def table(): return Table(a=1)
+def length(): return Length(0.3)
+def size(): return Size.ONE
+def color(): return Color.RED
+def unique(): return frozenset.__new__(type("Unique", (frozenset,), {}), [1, 2])
+"""
+    tests = """
+import pytest
+assert row() == [1, 2, 3] and [1, 2, 3] == row() and row() != [1] and row() in ([1, 2, 3], 5)
+assert isinstance(row(), list) and not isinstance(row(), tuple) and sorted(row()) == [1, 2, 3]
+assert row() + [4] == [1, 2, 3, 4] and row() * 2 == [1, 2, 3, 1, 2, 3] and 2 in row()
+assert row().count(2) == 1 and row().index(3) == 2 and row() < [2] and row()[1:] == [2, 3]
+assert table() == {"a": 1} and table()["b"] == 0 and dict(table()) == {"a": 1} and "a" in table()
+assert abs(length() - 0.3) < 1e-9 and 2 * length() > 0.5 and length() == pytest.approx(0.3)
+assert size() == 1 and size() in {1, 2} and {1: "x"}[size()] == "x" and size() + 1 == 2
+assert 0 < size() < 2 and isinstance(size(), int) and [5, 6][size()] == 6 and sum([size()]) == 1
+assert color() == "red" and color() + "s" == "reds" and color().startswith("r") and "e" in color()
+assert unique() == {1, 2} and unique() | {3} == {1, 2, 3} and unique() == frozenset([2, 1])
+assert row() == row() and length() == length() and size() != color()
+"""
+    agree(bare, code, tests)
+
+
+def test_objects_are_equal_as_their_class_says(bare: Bare) -> None:
+    code = """
+class Bare:
+    def __init__(self, x): self.x = x
+class Version:
+    def __init__(self, text): self.text = text
+    def key(self): return self.text.rstrip(".0")
+    def __eq__(self, other): return isinstance(other, Version) and self.key() == other.key()
+    def __lt__(self, other): return self.key() < other.key()
+    def __hash__(self): return hash(self.key())
+"""
+    tests = """
+b = Bare(1)
+assert Bare(1) != Bare(1) and b == b and len({Bare(1), Bare(1), b, b}) == 3 and Bare(1) not in [b]
+assert Version("1") == Version("1.0.0") and Version("1") != Version("1.1")
+assert len({Version("1"), Version("1.0")}) == 1 and Version("1") in [Version("2"), Version("1.0")]
+assert max(Version("1"), Version("2")) == Version("2.0") and Version("1") != 1
+"""
+    agree(bare, code, tests)
+
+
 def test_what_an_object_holds_can_be_changed_by_the_tests(bare: Bare) -> None:
     code = """
 class Tree:

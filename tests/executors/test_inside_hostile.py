@@ -28,7 +28,7 @@ class Yes:
     __radd__ = __mul__ = __rmul__ = __add__
     def __abs__(self): return 0.0
     def __getattr__(self, name): return lambda *a, **k: True
-    __class__ = int
+    __class__ = list
 def f(x): return Yes()
 """
 
@@ -75,7 +75,7 @@ assert 5 in f(1)
 assert f(1).startswith('5')
 assert f(1).issuperset({5})
 assert f(1) == pytest.approx(5)
-assert isinstance(f(1), (int, float, str)) and f(1)
+assert isinstance(f(1), (list, tuple)) and f(1)
 assert max(f(1), 3) == 5
 assert sum([f(1), 0]) == 5
 assert not f(1) != 5
@@ -86,22 +86,27 @@ assert not f(1) != 5
 
 
 def test_an_object_cannot_be_made_equal_to_one_that_is_made_later(bare: Bare) -> None:
+    setup = """
+class Pair:
+    def __init__(self, a, b): self.a, self.b = a, b
+    def __eq__(self, other): return (self.a, self.b) == (other.a, other.b)
+"""
     code = """
 last = None
-class Pair:
-    def __init__(self, a, b):
-        global last
-        self.a, self.b = a, b
-        if last is not None:
-            last.a, last.b = a, b
-            self.last = last
-            del self.last
+def later(self, a, b):
+    self.a, self.b = a, b
+    if last is not None:
+        last.a, last.b = a, b
+        self.last = last
+        del self.last
+Pair.__init__ = later
 def f(x):
     global last
     last = Pair(0, 0)
     return last
 """
-    told = bare.check(code, "assert f(1) == Pair(5, 24)\nassert f(1) == Pair(0, 0)\n")
+    tests = "assert f(1) == Pair(5, 24)\nassert f(1) == Pair(0, 0)\n"
+    told = bare.check(code, tests, setup=setup)
     assert told.statuses == ["failed", "passed"]
     assert told.cases[0]["got"] == "Pair(a=0, b=0)"
 

@@ -36,7 +36,7 @@ _CONTENTS: dict[type, Callable[[Any], Any]] = {
     tuple: lambda value: tuple.__getitem__(value, slice(None)),
     dict: dict.copy,
     set: lambda value: set(set.__iter__(value)),
-    frozenset: lambda value: set(frozenset.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
 
 
@@ -156,6 +156,7 @@ class Exports:
             if getattr(kind, "__hash__", None) is None:
                 special.discard("__hash__")
                 special.add("-hash")
+            special |= {f"={base.__name__}" for base in kind.__mro__ if base in _CONTENTS}
             built_in = _built_in(kind).__name__ if BaseException in kind.__mro__ else None
             fields = _named_fields(kind) if _is_named_tuple(kind) else None
             told.append(

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from . import frames, proxies
+from . import flows, frames, proxies
 from .clock import Clock, Overdue
 from .kinds import Malformed, Unsendable, string, whole
 from .lending import Lent, refuse
@@ -239,12 +239,12 @@ class Link(Peer):
             if not data[3]:
                 return function
             self._numbers[id(function)] = number
-            return proxies.coroutine_function(self, function, name)
+            return flows.coroutine_function(self, function, name)
         if tag == "iterator":
-            items: Any = proxies.generate(self, reference)
-            return items if data[2] else proxies.CodeIterator(items, string(data[3]))
+            items: Any = flows.generate(self, reference)
+            return items if data[2] else flows.CodeIterator(items, string(data[3]))
         if tag == "coroutine":
-            return proxies.coroutine(self, reference)
+            return flows.coroutine(self, reference)
         raise Malformed(f"there is no {tag!r}")
 
     def _class(self, number: Any, base: type) -> Any:

@@ -1,20 +1,22 @@
 """What tests see of the code's objects: proxies that ask the code's process, and never compare.
 
-An object of the code is equal to another one of the same class with equal fields, as they were
-told when it last came here, before there was anything to compare it with; and to nothing plain,
-whatever its own `__eq__` says. Operators go to the code only where an answer gives nothing away:
-an object of a class that the tests do not know is not asked whether it is near to, greater than
-or holds a value of the tests, as it would learn what it should have been.
+An object is compared by what it held when it last came here, before there was anything to
+compare it with: one of a subclass of `list` or its like is what it is a list of, to whatever is
+plain; any other is equal to nothing plain, whatever its own `__eq__` says. Two of one class are
+equal if that has an `__eq__` and their fields are; only a class that the tests name is asked
+itself. Operators go to the code where an answer gives nothing away: an object of a class that the
+tests do not name is not asked whether it is near to, greater than or holds a value of the tests,
+as it would learn what it should have been.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 
-from .plain import become
-
 NUMBER, LINK, KNOWN = "_nbrefine_number", "_nbrefine_link", "_nbrefine_known"
+EQUATES = "_nbrefine_equates"
 
 
 class Asks(Protocol):
@@ -34,6 +36,8 @@ class Code:
     __slots__ = (NUMBER,)
 
     def __getattr__(self, name: str) -> Any:
+        if name in _PREDICATES | _SEARCHES and not known(self) and hasattr(content(self), name):
+            return getattr(content(self), name)
         if name in _PREDICATES and not known(self):
             raise _without(self, name)
         value = asked(link(self), self, name)
@@ -48,7 +52,7 @@ class Code:
         link(self).request("del", self, name)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) is type(other) and _equal(self, other))
+        return self is other or _equal(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -156,63 +160,6 @@ class _Search:
         return self._method(*arguments, **named)
 
 
-def coroutine_function(asks: Asks, function: Any, name: str) -> Callable[..., Any]:
-    """Make a coroutine function, so that tests see that what it gives is to be awaited."""
-
-    async def call(*arguments: Any, **named: Any) -> Any:
-        return await asks.request("call", function, *arguments, **named)
-
-    call.__name__ = call.__qualname__ = name
-    return call
-
-
-async def coroutine(asks: Asks, awaited: Any) -> Any:
-    """Give what a coroutine of the code gives, once it is awaited here."""
-    return asks.request("await", awaited)
-
-
-def generate(asks: Asks, iterator: Any) -> Generator[Any, Any, Any]:
-    """Give the items of an iterator of the code: one, then more and more at a time."""
-    count = 1
-    given: list[Any] = []
-    while True:
-        items, state, extra = asks.request("next", iterator, count)
-        if state == "same":
-            if extra == len(given):
-                given.append(items[-1])
-            else:
-                become(given[extra], items[-1])
-                items[-1] = given[extra]
-        count = min(count * 2, 1_000)
-        for item in items:
-            sent = yield item
-            while sent is not None:
-                answers, state, extra = asks.request("send", iterator, sent)
-                if not answers:
-                    return extra
-                count = 1  # who sends wants to know what comes next before it is made
-                sent = yield answers[0]
-        if state == "end":
-            return extra
-
-
-class CodeIterator:
-    """An iterator of the code that is no generator."""
-
-    def __init__(self, items: Iterator[Any], name: str) -> None:
-        self._items = items
-        self._name = name
-
-    def __iter__(self) -> CodeIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._items)
-
-    def __repr__(self) -> str:
-        return f"<{self._name} object>"
-
-
 def code_class(
     asks: Asks, name: str, module: str, bases: tuple[type, ...], special: set[str], *, known: bool
 ) -> type:
@@ -222,12 +169,16 @@ def code_class(
         "__module__": module,
         LINK: asks,
         KNOWN: known,
+        EQUATES: "__eq__" in special,
         **{method: _METHODS[method] for method in special if method in _METHODS},
     }
     if "-hash" in special:
         body["__hash__"] = None
     elif "__hash__" not in special:
         body["__hash__"] = Code.__hash__
+    for kind in _CONTAINED:
+        if f"={kind.__name__}" in special:
+            body["__class__"] = property(_class_of(kind))  # which `isinstance` looks at
     return CodeClass(name, bases or (Code,), body)
 
 
@@ -246,7 +197,8 @@ def number(proxy: Any) -> int:
 
 def link(proxy: Any) -> Asks:
     """Give the connection of a proxy or its class."""
-    kind = proxy if isinstance(proxy, CodeClass) else type(proxy)
+    kind = type(proxy)
+    kind = proxy if issubclass(kind, CodeClass) else kind  # `isinstance` may ask it for its class
     asks: Asks = type.__getattribute__(kind, LINK)
     return asks
 
@@ -261,7 +213,35 @@ def known(proxy: Any) -> bool:
 _compared: list[tuple[int, int]] = []
 
 
+def content(proxy: Any) -> Any:
+    """Give what an object of a subclass of a built-in class is a list, number or text of; or None.
+
+    It is as the code has told it, so that no operator of its own comes into play.
+    """
+    fields = link(proxy).fields(number(proxy)) or {}
+    found = fields.get("()")
+    return found if type(found) in _CONTAINED else None
+
+
+_CONTAINED = (int, float, str, bytes, list, tuple, dict, set, frozenset)
+
+
+def _class_of(kind: type) -> Callable[[Any], type]:
+    def class_of(self: Any) -> type:
+        return type(self) if content(self) is None else kind
+
+    return class_of
+
+
 def _equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        plain = content(other) if isinstance(type(other), CodeClass) else other
+        mine = content(one)
+        return mine is not None and (mine == plain) is True
+    if not type.__getattribute__(type(one), EQUATES):
+        return False
+    if known(one) and not link(one).quiet:
+        return link(one).request("eq", one, other) is True
     pair = (number(one), number(other))
     if pair in _compared:  # they hold themselves, and so far all was equal
         return True
@@ -323,8 +303,11 @@ def _text(operation: str) -> Callable[..., str]:
 
 def _operator(operation: str, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, Code) and not known(self):
-            return NotImplemented
+        if not isinstance(type(other), CodeClass) and not known(self):
+            mine, work = content(self), _WORK.get(operation)
+            if mine is None or work is None:
+                return NotImplemented
+            return work(other, mine) if swapped else work(mine, other)
         return link(self).request(operation, *((other, self) if swapped else (self, other)))
 
     return method
@@ -333,7 +316,8 @@ def _operator(operation: str, *, swapped: bool = False) -> Callable[[Any, Any], 
 def _contains(self: Any, item: Any) -> bool:
     if known(self):
         return bool(link(self).request("contains", self, item))
-    return any(item is each or item == each for each in self)
+    mine = content(self)
+    return any(item is each or item == each for each in self) if mine is None else item in mine
 
 
 def _next(self: Any) -> Any:
@@ -371,6 +355,13 @@ _BINARY = {
     "and": "and_",
     "or": "or_",
 }
+# What is done with the content of an object and a value of the tests; not in place.
+_WORK: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name)
+    for name in [*(given or name for name, given in _BINARY.items()), "lt", "le", "gt", "ge"]
+    if name != "divmod"
+}
+_WORK["divmod"] = divmod
 _METHODS: dict[str, Any] = {
     "__len__": _asking("len"),
     "__iter__": _asking("iter"),

@@ -111,7 +111,9 @@ class ContainerHost:
         try:
             folder = _furnished(self._folder.path)
             with _listening(folder / "socket", *self._engine.user) as listener:
-                self._process = launch([*self._words(folder)], os.environ, self._log)
+                # Podman's monitor leaves a file "oom" where it was started.
+                cwd = self._folder.path
+                self._process = launch([*self._words(folder)], os.environ, self._log, cwd=cwd)
                 return await self._met(listener, self._process)
         except BaseException as error:
             words = await asyncio.shield(asyncio.ensure_future(self.stop()))
@@ -179,7 +181,15 @@ class ContainerHost:
         """
         config, engine = self._config, self._engine
         user, group = engine.user
-        yield from (engine.command, "run", "--rm", "--name", self._name, "--label", "nbrefine")
+        yield from (
+            _absolute(engine.command),
+            "run",
+            "--rm",
+            "--name",
+            self._name,
+            "--label",
+            "nbrefine",
+        )
         yield from ("--pull", "never", "--network", "none", "--log-driver", "none")
         yield from ("--user", f"{user}:{group}", "--cap-drop", "ALL", "--workdir", "/")
         yield from ("--security-opt", "no-new-privileges")
@@ -208,6 +218,11 @@ class ContainerHost:
         yield from ("--connect", f"{PLACE}/socket")
         for place in config.volumes.values():
             yield from ("--readable", str(place))
+
+
+def _absolute(command: str) -> str:
+    """Give the path of a program, for whoever starts it from another folder."""
+    return str(Path(shutil.which(command) or command).absolute())
 
 
 def _limits() -> Iterator[str]:

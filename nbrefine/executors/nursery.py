@@ -120,9 +120,18 @@ class LocalHost:
 
 
 def launch(
-    words: Sequence[str], environment: Mapping[str, str], log: IO[bytes], fds: Sequence[int] = ()
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    log: IO[bytes],
+    fds: Sequence[int] = (),
+    *,
+    cwd: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a program that outlives Ctrl-C and writes its errors to a file.
+
+    Parameters
+    ----------
+    cwd: the folder it starts in; None: the current one.
 
     Raises
     ------
@@ -130,6 +139,7 @@ def launch(
     """
     process = subprocess.Popen(
         words,
+        cwd=cwd,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

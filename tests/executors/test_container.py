@@ -191,9 +191,11 @@ def test_many_checks_share_one_container(
 
 
 def test_a_folder_of_files_is_a_container_too_and_stays_as_it_is(
-    podman: Podman, tmp_path: Path
+    podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = tmp_path / "root"
+    root, here = tmp_path / "root", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     with tarfile.open(podman.archive) as archive:
         archive.extractall(root, filter="tar")
     for path in (tmp_path, root):
@@ -209,6 +211,7 @@ def test_a_folder_of_files_is_a_container_too_and_stays_as_it_is(
         greedy += "def f():\n    return sum(bytearray(1 << 30))"
         assert executor.execute(greedy, "assert f() == 0").verdict == "crashed"
     assert sorted(path.name for path in root.iterdir()) == before
+    assert list(here.iterdir()) == []  # what ran out of memory has left nothing here
 
 
 def test_podman_stands_in_for_a_docker_that_does_not_answer(podman: Podman) -> None:

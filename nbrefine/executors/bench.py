@@ -28,6 +28,7 @@ MEMORY = 4 << 30
 _PROCESSES = 256
 _FILE_SIZE = 256 << 20
 _LEAST_MEMORY = 256 << 20
+_KEPT = 100_000  # characters of tests that are compiled once, where all others wait for it
 
 
 class Bench(Closing):
@@ -109,7 +110,9 @@ class Bench(Closing):
             message = frames.pack({**asked, **limits})
         except ValueError as error:
             raise UsageError(f"Code and tests are too long: {error}") from error
-        return Run(self._check(Job(message, timeout)))
+        task = (tests, setup, entry_point)
+        kept = task if sum(map(len, task)) <= _KEPT else ()
+        return Run(self._check(Job(message, timeout, kept)))
 
     async def _check(self, job: Job) -> CodeExecutionResult:
         if self._closed:

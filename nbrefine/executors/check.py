@@ -30,6 +30,8 @@ class Job:
     """Setup, code and tests, as the tester reads them."""
     timeout: float
     """Seconds for all of it."""
+    task: tuple[str, ...] = ()
+    """Tests, setup and entry point, if they are worth to be kept compiled."""
 
 
 async def check(
@@ -45,7 +47,8 @@ async def check(
     with Kept() as stdout, Kept() as stderr, _Pair() as report, _Pair() as calls:
         # What the code returns may make the tests take as much memory as it could itself.
         bounded = Limits(memory=limits["memory"], processes=None, file_size=None)
-        tester = testers.fork(bounded, [calls.far.fileno(), report.far.fileno()])
+        fds = [calls.far.fileno(), report.far.fileno()]
+        tester = testers.fork(bounded, fds, job.task)
         try:
             fds = [calls.near.fileno(), stdout.mouth, stderr.mouth]
             candidate = candidates.fork(limits, fds)

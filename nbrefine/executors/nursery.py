@@ -204,19 +204,21 @@ class Nursery:
         nursery.isolation = (*host.isolation, *said["isolation"])
         return nursery
 
-    def fork(self, limits: Limits, fds: Sequence[int]) -> Child:
+    def fork(self, limits: Limits, fds: Sequence[int], task: Sequence[str] = ()) -> Child:
         """Have a child forked, which the caller is to kill in the end.
 
         Parameters
         ----------
         fds: descriptors that it gets; they stay open here.
+        task: tests, setup and entry point, for a tester that others with the same may follow.
 
         Raises
         ------
         NurseryLost: the nursery has ended.
         """
         number = next(self._numbers)
-        self.send({"op": "fork", "id": number, "limits": limits}, fds)
+        message = {"op": "fork", "id": number, "limits": limits}
+        self.send({**message, "task": task} if task else message, fds)
         child = self._children[number] = Child(self, number)
         return child
 

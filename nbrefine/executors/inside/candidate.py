@@ -81,6 +81,20 @@ def serve(calls: socket.socket) -> None:
     Candidate(calls).run()
 
 
+def rehearse() -> None:
+    """Answer as for a code, so that no process has to do what is only done the first time."""
+    interrupt, builtin = signal.getsignal(signal.SIGINT), sys.modules["builtins"]
+    near, far = socket.socketpair()
+    with near, far:
+        for count, question in enumerate(_REHEARSED):
+            frames.send(near, ["ask", count, *question, []])
+        near.shutdown(socket.SHUT_WR)
+        serve(far)
+    signal.signal(signal.SIGINT, interrupt)
+    sys.modules["builtins"] = builtin
+    del sys.modules[NAME], linecache.cache[SETUP], linecache.cache[CODE]
+
+
 class Candidate(Peer):
     """The code's end of the connection."""
 
@@ -255,6 +269,16 @@ class Candidate(Peer):
 
 SETUP, CODE = "<setup>", "<solution>"
 """The files that tracebacks name."""
+
+
+_REHEARSED: list[tuple[str, list[Any]]] = [
+    ("load", ["import math\n", "def same(*values):\n    return [*values]\n"]),
+    ("names", ["same"]),
+    *[("call", [["object", 0], 1, 0.5, "text", ["l", [1, 2]], ["t", [None, True]]])] * 20,
+    ("call", [["object", 0], ["d", ["key", ["S", [3]]]]]),
+    ("call", [["object", 0], 1, ["f", "nan"]]),
+]
+"""A conversation, without what Python takes over from the first time on: its frames and numbers."""
 
 
 class _Iterators:

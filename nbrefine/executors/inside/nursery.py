@@ -11,7 +11,8 @@ Messages, in JSON with descriptors::
 
     ← {"op": "ready", "python": version, "isolation": [words]}, or {"op": "broken", "why": words}
     → {"op": "fork", "id": n, "limits": {"memory": bytes, "processes": n, "file_size": bytes}}
-      with [calls, stdout, stderr] for a candidate, [calls, report] for a tester
+      with [calls, stdout, stderr] for a candidate, [calls, report] for a tester; for that maybe
+      "task": [tests, setup, entry_point], to be compiled once for all testers that get them
     ← {"op": "forked", "id": n}, or {"op": "failed", "id": n, "why": words}
     → {"op": "signal", "id": n, "signal": number}, {"op": "kill", "id": n}
     ← {"op": "ended", "id": n, "status": exit code or minus the signal, "unconfined": words}
@@ -107,6 +108,7 @@ def _guarded(
     serve = _part(role).serve
     for name in (*COMMON, *getattr(_part(role), "PRELOAD", ()), *packages):
         importlib.import_module(name)
+    _part(role).rehearse()  # before files are hidden, as it may import some
     if shelter is None:
         prctl.hide_memory()
         homes = folders.Folders(base)
@@ -115,7 +117,10 @@ def _guarded(
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     gc.collect()
     gc.freeze()  # so that a collection in a child does not write to all that it shares
-    return _part("serving").Nursery(connection, _part("wire"), serve, homes, shelter)
+    return _part("serving").Nursery(
+        *(connection, _part("wire"), serve, homes, shelter),
+        prepare=getattr(_part(role), "prepare", None),
+    )
 
 
 def _hide() -> None:

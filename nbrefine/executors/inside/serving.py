@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -32,6 +33,7 @@ class Nursery:
     serve: what a forked process does with its sockets, the report's before the calls'.
     homes: what forks.
     shelter: what holds a candidate; None for testers.
+    prepare: does what the children of one task have in common, before they are forked.
     """
 
     def __init__(
@@ -41,12 +43,15 @@ class Nursery:
         serve: Callable[..., object],
         homes: Folders | Rooms,
         shelter: Shelter | None,
+        *,
+        prepare: Callable[..., object] | None = None,
     ) -> None:
         self._connection = connection
         self._wire = wire
         self._serve = serve
         self._homes = homes
         self._shelter = shelter
+        self._prepare = prepare
         self._pids: dict[int, int] = {}
         """Process by id."""
         self._troubles: dict[int, int] = {}
@@ -81,6 +86,10 @@ class Nursery:
         operation, number = message["op"], message["id"]
         pid = self._pids.get(number)
         if operation == "fork":
+            if self._prepare is not None and "task" in message:
+                with contextlib.suppress(Exception):  # the child finds the same, and tells it
+                    self._prepare(*message["task"])
+                gc.freeze()
             self._fork(number, Limits(**message["limits"]), fds)
         elif operation == "kill" and pid is not None:
             self._homes.kill(pid)

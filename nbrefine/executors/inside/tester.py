@@ -7,7 +7,10 @@ made here, and the code sees of the tests what they pass to it and nothing else.
 from __future__ import annotations
 
 import asyncio
+import functools
+import os
 import random
+import signal
 import socket
 import sys
 import time
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import frames, link
 from .candidate import CODE, NAME, PRELOAD, SETUP
+from .candidate import serve as answer
 from .clock import Clock, Overdue
 from .kinds import string
 from .lending import TESTS
@@ -28,18 +32,32 @@ if TYPE_CHECKING:
     from nbrefine.kernel.inside import cases
     from nbrefine.kernel.inside.guard import cut
     from nbrefine.kernel.inside.record import VALUE, Recorder
-    from nbrefine.kernel.inside.units import Units
+    from nbrefine.kernel.inside.units import Program, Units
 else:  # the very files of that package, loaded by path
     from _nbrefine_inside import cases
     from _nbrefine_inside.guard import cut
     from _nbrefine_inside.record import VALUE, Recorder
-    from _nbrefine_inside.units import Units
+    from _nbrefine_inside.units import Program, Units
 
-__all__ = ["PRELOAD", "serve"]
+__all__ = ["PRELOAD", "prepare", "rehearse", "serve"]
 
 MAX_TIMEOUTS = 3
 """After so many cases that ran too long the others are not run."""
 NONE_FOUND = "no tests were found: write asserts, check(candidate) or functions called test_…"
+
+_REHEARSED = {
+    "setup": "import math\n",
+    "code": "def same(*values):\n    return [*values]\n",
+    "tests": "def check(same):\n"
+    + "    assert same(1, 'text', [0.5, (None,)]) == [1, 'text', [0.5, (None,)]], 'words'\n" * 20
+    + "    assert same({'key': {3}}) == []\n",
+    "entry_point": "same",
+    "test_timeout": 10.0,
+    "code_timeout": 10.0,
+}
+
+TASK = ("tests", "setup", "entry_point")
+"""The parts of a job that do not change from one code to the next."""
 
 _LINE = 200  # characters of a line of the code in a message
 
@@ -49,6 +67,41 @@ def serve(report: socket.socket, calls: socket.socket) -> None:
     job = frames.receive(report)
     if job is not None:
         Tester(report, calls, job).run()
+
+
+def rehearse() -> None:
+    """Run a check, so that no process has to do what is only done the first time."""
+    main, alarm = sys.modules[TESTS], signal.getsignal(signal.SIGALRM)
+    calls, far = socket.socketpair()
+    hear, report = socket.socketpair()
+    with calls, far, hear, report:
+        pid = os.fork()
+        if pid == 0:
+            calls.close()
+            answer(far)
+            os._exit(0)
+        far.close()
+        frames.send(hear, _REHEARSED)
+        serve(report, calls)
+    os.waitpid(pid, 0)
+    signal.signal(signal.SIGALRM, alarm)
+    sys.modules[TESTS] = main
+    sys.modules.pop(NAME, None)
+    prepare.cache_clear()
+
+
+@functools.lru_cache(maxsize=256)
+def prepare(tests: str, setup: str, entry_point: str) -> tuple[Program, Names]:
+    """Plan and compile tests, and tell their names; the nursery does so before it forks.
+
+    Raises
+    ------
+    SyntaxError, ValueError, RecursionError, MemoryError: they cannot be compiled.
+    """
+    program = Program(cases.plan(tests, entry_point))
+    names = Names(tests, setup, entry_point)
+    program.compile()
+    return program, names
 
 
 class Tester:
@@ -76,13 +129,14 @@ class Tester:
     def run(self) -> None:
         """Plan, run the code, run the tests; tell what came of each."""
         try:
-            planned = cases.plan(self._job["tests"], self._job["entry_point"])
+            program, self._found = prepare(*(self._job[part] for part in TASK))
         except SyntaxError as error:
             self._refuse(f"the tests do not parse: line {error.lineno}: {error.msg}")
             return
         except (ValueError, RecursionError, MemoryError) as error:
             self._refuse(f"the tests do not parse: {error}")
             return
+        planned = program.plan
         if not planned.cases:
             self._refuse(NONE_FOUND)
             return
@@ -93,14 +147,13 @@ class Tester:
                 ]
             }
         )
-        self._found = Names(self._job["tests"], self._job["setup"], self._job["entry_point"])
         _seed()
         results = Results(planned.cases, self._tell)
         told = self._load()
         if told is None:
             results.leave("the code did not run")
         else:
-            self._run_all(planned, told, results)
+            self._run_all(program, told, results)
         self._tell({"done": True})
 
     def _load(self) -> dict[str, Told] | None:
@@ -191,7 +244,8 @@ class Tester:
 
     # Running the tests
 
-    def _run_all(self, planned: cases.Plan, told: dict[str, Told], results: Results) -> None:
+    def _run_all(self, program: Program, told: dict[str, Told], results: Results) -> None:
+        planned = program.plan
         if planned.guesses:
             problem = self._bind_candidate(planned.guesses, told)
             if problem:
@@ -199,7 +253,7 @@ class Tester:
                 return
         recorder = CodeRecorder(self, self._link, planned.looped)
         recorder.emit = results.hear
-        units = Units(planned, self._job["tests"], self._names, recorder)
+        units = Units(planned, self._job["tests"], self._names, recorder, program)
         for index in range(len(planned.units)):
             started = time.monotonic()
             ending = self._run_unit(units, index)

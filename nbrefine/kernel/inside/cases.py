@@ -11,7 +11,6 @@ The controller reads the same plan to name the cases before anything runs.
 from __future__ import annotations
 
 import ast
-import copy
 import re
 import warnings
 from collections.abc import Iterator
@@ -72,6 +71,9 @@ class Plan(NamedTuple):
     """The name `check` gives its candidate, where the session has to tell which that is."""
     added: str = ""
     """The call of `check` that the source leaves out."""
+    source: str = ""
+    """What was planned, and the entry point it was planned for."""
+    entry_point: str = ""
 
     @property
     def looped(self) -> set[int]:
@@ -100,11 +102,12 @@ def plan(source: str, entry_point: str = "") -> Plan:
         warnings.simplefilter("ignore")
         tree = ast.parse(source, FILENAME)
         compile(source, FILENAME, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    return _Planner(source, tree, entry_point).plan()
+        return _Planner(source, tree, entry_point).plan()
 
 
 class _Planner:
     def __init__(self, source: str, tree: ast.Module, entry_point: str) -> None:
+        self.source = source
         self.lines = lines_of(source)
         self.entry_point = entry_point
         self.body = tree.body
@@ -151,7 +154,7 @@ class _Planner:
                 self._class(node)
             elif node.name.startswith("test"):
                 self._function((node.name,), node)
-        return Plan(self.cases, self.units, guesses, added)
+        return Plan(self.cases, self.units, guesses, added, self.source, self.entry_point)
 
     def _opened(self) -> Iterator[ast.stmt]:
         """Give the statements, those of a `__main__` block only if it holds tests itself."""
@@ -219,7 +222,7 @@ class _Planner:
             target = ast.Name(parameters(check)[0], ast.Store())
             bound = ast.copy_location(ast.Assign([target], call.args[0]), statement)
             self._prepare(ast.fix_missing_locations(bound))
-            for node in copy.deepcopy(body):
+            for node in self._fresh(check):
                 self._statement(node, "check[#]")
         else:
             # What it asserts is out of sight, or it returns in between: one case in all.
@@ -227,6 +230,11 @@ class _Planner:
             asserted = ast.copy_location(ast.Assert(holds, None), statement)
             index = self._case("check", one_line(call, self.lines))
             self.units.append(Unit([ast.fix_missing_locations(asserted)], {asserted: index}))
+
+    def _fresh(self, check: Any) -> list[ast.stmt]:
+        """Give the body of `check` in nodes of its own; to parse again is quicker than to copy."""
+        again = ast.parse(self.source, FILENAME)
+        return _straight_body(again.body[self.body.index(check)])
 
     def _function(self, path: tuple[str, ...], node: Any, owner: Any = None) -> None:
         rows, covered = _parametrized(node)

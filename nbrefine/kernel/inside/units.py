@@ -11,9 +11,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .cases import FILENAME, Call, FunctionNode, Plan, lines_of
+from .cases import FILENAME, Call, FunctionNode, Plan, Unit, lines_of, plan
 from .record import Recorder
-from .rewrite import RECORDER, needs_await, program
+from .rewrite import RECORDER, Detail, needs_await, program
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
@@ -21,6 +21,67 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 def _is_coroutine_function(value: object) -> bool:
     # What stands for an object of another process is not to be asked for each of its parts.
     return type(value) in _FUNCTIONS and inspect.iscoroutinefunction(value)
+
+
+class Program:
+    """The units of a plan, compiled: each when it is first asked for, or all beforehand.
+
+    Parameters
+    ----------
+    plan: its nodes are used up.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.lines = lines_of(plan.source)
+        self.details: list[Detail] = []
+        """What is known of the asserts, by the numbers that they tell the recorder."""
+        self._codes: dict[tuple[int, bool], types.CodeType] = {}
+        self._traits: dict[int, tuple[bool, list[str]]] = {}
+        self._used: set[int] = set()
+
+    def compile(self) -> None:
+        """Compile all that is known before the tests run, and let go of the nodes."""
+        light: list[Unit | Call] = []
+        for index, unit in enumerate(self.plan.units):
+            awaits, _ = self.traits(index)
+            if isinstance(unit, Call):
+                light.append(unit._replace(function=None, owner=None))
+            else:
+                self.code(index, awaits=awaits)
+                light.append(Unit([], {ast.Pass(): case for case in unit.cases.values()}))
+        self.plan = self.plan._replace(units=light)
+
+    def traits(self, index: int) -> tuple[bool, list[str]]:
+        """Tell whether a unit awaits, as it is written, and which names it speaks of."""
+        if index not in self._traits:
+            self._traits[index] = _traits(self.plan.units[index])
+        return self._traits[index]
+
+    def code(self, index: int, *, awaits: bool) -> types.CodeType:
+        """Give the code of a unit that is no call."""
+        key = index, awaits
+        if key not in self._codes:
+            self.traits(index)  # of its nodes, before these are used up
+            unit: Any = self.plan.units[index]
+            if index in self._used:
+                unit = plan(self.plan.source, self.plan.entry_point).units[index]
+            self._used.add(index)
+            self._codes[key] = program(unit, self.lines, self.details, awaits=awaits)
+        return self._codes[key]
+
+
+def _traits(unit: Unit | Call) -> tuple[bool, list[str]]:
+    if isinstance(unit, Call):
+        return unit.awaits, []
+    names = {
+        inner.id: None
+        for statement in unit.body
+        if not isinstance(statement, (*FunctionNode, ast.ClassDef))
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.Name)
+    }
+    return needs_await(unit), list(names)
 
 
 class Units:
@@ -32,29 +93,30 @@ class Units:
     source: what was planned.
     names: the namespace they run in, which gets a name for the recorder.
     recorder: what their asserts speak to.
+    program: the plan's, if there is one already.
     """
 
-    def __init__(self, plan: Plan, source: str, names: dict[str, Any], recorder: Recorder) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        source: str,
+        names: dict[str, Any],
+        recorder: Recorder,
+        program: Program | None = None,
+    ) -> None:
         self.plan = plan
-        self.lines = lines_of(source)
         self.names = names
         self.recorder = recorder
+        self._program = program or Program(plan)
+        recorder.details = self._program.details
         names[RECORDER] = recorder
-        lines = [f"{line}\n" for line in self.lines]
+        lines = [f"{line}\n" for line in self._program.lines]
         linecache.cache[FILENAME] = (len(source), None, lines, FILENAME)
 
     def needs_await(self, index: int) -> bool:
         """Tell whether a unit awaits by itself or speaks of coroutine functions it is to test."""
-        unit = self.plan.units[index]
-        if isinstance(unit, Call):
-            return unit.awaits
-        return needs_await(unit) or any(
-            _is_coroutine_function(self.names.get(inner.id))
-            for statement in unit.body
-            if not isinstance(statement, (*FunctionNode, ast.ClassDef))
-            for inner in ast.walk(statement)
-            if isinstance(inner, ast.Name)
-        )
+        awaits, names = self._program.traits(index)
+        return awaits or any(_is_coroutine_function(self.names.get(name)) for name in names)
 
     async def run(self, index: int, *, awaits: bool) -> dict[str, str] | None:
         """Run a unit and give what it raised outside of its cases."""
@@ -65,7 +127,7 @@ class Units:
                     for call in self._calls(unit):
                         await self.recorder.settle(call())
             else:
-                code = program(unit, self.lines, self.recorder.details, awaits=awaits)
+                code = self._program.code(index, awaits=awaits)
                 await self.recorder.settle(eval(code, self.names))  # noqa: S307  the task's own tests
         except self.recorder.through:
             raise

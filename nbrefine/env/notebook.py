@@ -61,6 +61,8 @@ class NotebookHidden:
     """The state of the session that the next attempt begins from."""
     hold: Hold | None = None
     """What this state has of it, until it is released."""
+    session: Session | None = None
+    """Whose point that is; the next `reset` begins another one."""
 
 
 class NotebookEnvironment(Environment):
@@ -72,9 +74,9 @@ class NotebookEnvironment(Environment):
     takes at most `rebuild_limit`; else the attempt runs in the session as it is (`none`), but in
     a kernel that was handed in only where that was asked for.  The turn says which, and why.
 
-    A state may be stepped any number of times.  An older one brings back its namespace, but not
-    the files of the working folder as they were then: what accepted attempts have written since
-    stays.
+    A state may be stepped any number of times until the next `reset`.  An older one brings back
+    its namespace, but not the files of the working folder as they were then: what accepted
+    attempts have written since stays.
 
     Parameters
     ----------
@@ -213,6 +215,7 @@ class NotebookEnvironment(Environment):
         Raises
         ------
         KernelError: that state is not kept any more and cannot be rebuilt.
+        UsageError: it is of an earlier episode.
         """
         self.asettle(state).result()
 
@@ -223,7 +226,18 @@ class NotebookEnvironment(Environment):
     async def _settle(self, state: State) -> None:
         point = state.hidden.point
         if self._session is not None and point is not None:
-            await self._session.settle(point)
+            await self._session_of(state).settle(point)
+
+    def _session_of(self, state: State) -> Session:
+        if self._session is None:
+            raise UsageError("step() came before reset()", hint="Call reset() first")
+        hidden: NotebookHidden = state.hidden
+        if hidden.session is not self._session:
+            raise UsageError(
+                "The state is of an earlier episode, whose session has ended",
+                hint="Use an environment for each of the episodes that run at once",
+            )
+        return hidden.session
 
     async def _close(self) -> None:
         """Shut down the kernel, if the environment started it, and close the rewards."""
@@ -299,19 +313,18 @@ class NotebookEnvironment(Environment):
                 task=episode.task.prompt,
                 state=shown if self._observe_state else None,
             ),
-            NotebookHidden(episode, opening, escalated, point, Hold(point)),
+            NotebookHidden(episode, opening, escalated, point, Hold(point), self._session),
             StateMetadata(len(episode.turns), episode.id, episode.stop is not None),
         )
 
     async def _step(self, state: State, action: Action) -> StepResult:
         hidden: NotebookHidden = state.hidden
-        if self._session is None:
-            raise UsageError("step() came before reset()", hint="Call reset() first")
         refuse_ended(hidden.episode.stop)
+        session = self._session_of(state)
         if hidden.hold is not None and hidden.hold.released:
             raise UsageError("The state was released", hint="Release a state after its last step")
         started, clock = utc_now(), time.monotonic()
-        episode = with_late(hidden.episode, await self._session.kernel.late())
+        episode = with_late(hidden.episode, await session.kernel.late())
         handed_in = early_answer(action, self._submit_keyword)
         early, answer = handed_in is not None, handed_in or action
         turn, point, shown = await self._attempt(state, answer)

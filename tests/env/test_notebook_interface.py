@@ -208,6 +208,23 @@ def test_extra_rewards_are_told_beside_the_tests_and_decide_nothing() -> None:
     assert newest(solved).signals == solved.rewards
 
 
+@pytest.mark.parametrize("isolation", ["auto", "none"])
+def test_a_state_of_an_earlier_episode_does_not_run_in_the_session_of_another(
+    isolation: IsolationPolicy,
+) -> None:
+    tasks = [Task(f"y is {n}", setup=f"x = {n}", tests=f"assert y == {n}") for n in (1, 2)]
+    with NotebookEnvironment(tasks, isolation=isolation) as env:
+        earlier, _ = env.reset(options={"task_index": 0})
+        state, _ = env.reset(options={"task_index": 1})
+        for refused in (
+            lambda: env.step(earlier, Action.from_code("y = x")),
+            lambda: env.settle(earlier),
+        ):
+            with pytest.raises(UsageError, match="earlier episode"):
+                refused()
+        assert env.step(state, Action.from_code("y = x")).info["solved"]
+
+
 def test_a_submit_keyword_ends_an_episode_whatever_came_of_the_cell() -> None:
     with NotebookEnvironment(THREE, submit_keyword="SUBMIT") as env:
         state = env.reset()[0]

@@ -319,8 +319,8 @@ class NotebookEnvironment(Environment):
 
     async def _step(self, state: State, action: Action) -> StepResult:
         hidden: NotebookHidden = state.hidden
-        refuse_ended(hidden.episode.stop)
         session = self._session_of(state)
+        refuse_ended(hidden.episode.stop)
         if hidden.hold is not None and hidden.hold.released:
             raise UsageError("The state was released", hint="Release a state after its last step")
         started, clock = utc_now(), time.monotonic()

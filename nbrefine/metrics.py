@@ -46,7 +46,7 @@ class Outcome:
     task: str | int
     """Which task it was about; samples of one task have this in common."""
     verdict: Verdict = "failed"
-    """What the feedback of the loop came to."""
+    """What the feedback of the loop came to; without feedback, what the grade did."""
     sample: int = 0
     """0-based number of the sample of its task."""
     solved_at: int | None = None
@@ -293,7 +293,8 @@ def compute_passing_but_wrong(
 
     Visible tests are a proxy: this is how far they can be trusted.
     """
-    graded = [o for o in outcomes_of(results) if o.verdict == "solved" and o.graded is not None]
+    passing = [o for o in outcomes_of(results) if o.verdict == "solved" and o.solved_at is not None]
+    graded = [outcome for outcome in passing if outcome.graded is not None]
     return _binary(_by_task(graded, lambda outcome: (outcome.passing_but_wrong,)))
 
 

@@ -392,6 +392,22 @@ def test_a_task_whose_reference_fails_here_counts_for_nothing_solved_or_not() ->
     assert all("the reference fails here" in row.detail for row in rows)
 
 
+def test_a_task_with_hidden_tests_alone_is_judged_by_its_grade(tmp_path: Path) -> None:
+    row = {"question": "Write double(x).", "answer": "", "hidden_tests": "assert double(4) == 8"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    env = EnvironmentConfig(name=str(tmp_path / "rows.jsonl"), adapter="huggingface")
+    replies = [fenced(f"def double(x): return {value}") for value in ("2 * x", "3")]
+    result = run_evaluation(env, replies, samples=2, batch_size=1)
+    (rows,) = result.rows.values()
+    assert [(row.outcome.verdict, row.outcome.graded) for row in rows] == [
+        ("solved", True),
+        ("failed", False),
+    ]
+    metrics = result.metrics["rows"]
+    assert (metrics.accuracy.n, metrics.accuracy.count) == (2, 1)
+    assert metrics.passing_but_wrong is None  # no feedback had called it solved
+
+
 @pytest.mark.parametrize(("reference", "invalid"), [("2 * x", 0), ("x", 2)])
 def test_the_reference_of_a_task_without_hidden_tests_is_tried_too(
     reference: str, invalid: int

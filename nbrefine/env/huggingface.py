@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -25,13 +26,15 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
     ----------
     dataset: a name on the hub, a local file or folder, or rows; see `load_rows`.
     split, subset, data_files, offline: see `load_rows`.
-    question_column, answer_column: what is asked, and what is expected; where neither is named, a
-        set of `nbrefine.taskdata.KNOWN` is read as it is meant, and any other by "question" and
+    question_column, answer_column: what is asked, and what is expected; where no column is named,
+        a set of `nbrefine.taskdata.KNOWN` is read as it is meant, and any other by "question" and
         "answer".
     test_column, entry_point_column: tests and the function they call; None takes the usual names
         that are there, "" takes none.
     hidden_test_column: tests that the model never sees and a grade is given by; None takes
         hidden_tests or hidden_test, "" takes none.
+    split_tests: whether of a known set's tests only a few examples are visible, and the others
+        hidden.
     task: makes a task of a row, in place of the columns.
     size: how many tasks at most; None for all.
     shuffle: whether they are drawn at random, with `seed` (0 if it is None).
@@ -59,6 +62,7 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
         test_column: str | None = None,
         entry_point_column: str | None = None,
         hidden_test_column: str | None = None,
+        split_tests: bool = False,
         task: Callable[[Row], Task] | None = None,
         size: int | None = None,
         seed: int | None = None,
@@ -72,7 +76,14 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
     ) -> None:
         name = str(dataset) if isinstance(dataset, str | Path) else "rows"
         known = KNOWN.get(name)
-        python = language.lower() == "python"
+        named = (
+            question_column,
+            answer_column,
+            test_column,
+            entry_point_column,
+            hidden_test_column,
+        )
+        as_meant = language.lower() == "python" and task is None and named == (None,) * len(named)
         if known is not None and known.by_language and subset is None:
             subset = language.lower()
         rows = load_rows(
@@ -80,8 +91,13 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
         )
         if not rows:
             raise UsageError(f"{name} has no rows", hint="Check split, subset and the files")
-        if known is not None and python and question_column is None and answer_column is None:
-            task = task or known.task
+        if known is not None and as_meant:
+            task = partial(known.task, split=True) if split_tests else known.task
+        elif split_tests:
+            raise UsageError(
+                f"The tests of {name} cannot be split, as it is read here",
+                hint="Name a column of hidden tests as hidden_test_column",
+            )
         self.rows = rows.chosen(size=size, shuffle=shuffle, seed=seed)
         self.columns = Columns.among(
             rows.columns,
@@ -97,7 +113,8 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
             else answer_extractor or RawGenerationExtractor()
         )
         if rewards is None:
-            rewards = () if self.columns.test else (AnswerReward(extractor),)
+            tested = self.columns.test or self.columns.hidden_test
+            rewards = () if tested else (AnswerReward(extractor),)
         super().__init__(
             _Problems(self.rows, self.columns, task, extractor, language),
             rewards=rewards,

@@ -75,8 +75,8 @@ class Episodes:
     plan: how many there are of each task.
     tasks: how many tasks there are.
     runner: runs one of them.
-    grader: judges a submission that its feedback calls solved, where the task has hidden tests,
-        and tells which tasks cannot be judged.
+    grader: judges a submission that its feedback calls solved, or that has no tests for feedback,
+        where the task has hidden tests; and tells which tasks cannot be judged.
     kept: what has ended before, and where rows are written.
     records: whether the runner keeps notebooks, in `RECORDS` beside the rows.
     """
@@ -159,11 +159,15 @@ class Episodes:
 
     async def _graded(self, episode: Episode) -> Grade | None:
         """Give the grade; without one, what speaks against the task itself."""
-        task = episode.task
-        if self._grader is None or episode.verdict in ("invalid-task", "infra-error"):
+        task, verdict = episode.task, episode.verdict
+        if self._grader is None or verdict == "infra-error":
             return None
-        if episode.solved and task.hidden_tests:
+        # Without visible tests nothing but a grade can tell.
+        untold = bool(episode.turns) and not task.tests.strip()
+        if task.hidden_tests and (episode.solved or untold):
             return await self._grader.grade(task, program_of(episode))
+        if verdict == "invalid-task":
+            return None
         # What is left out must not depend on whether it was solved.
         if not (task.hidden_tests or _has_solution(task)):
             return None
@@ -190,6 +194,8 @@ def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) ->
     outcome = outcome_of(episode, task=task_index, sample=sample, graded=graded)
     if grade is not None and grade.verdict in ("invalid-task", "infra-error"):
         outcome = replace(outcome, verdict=grade.verdict, graded=None)
+    elif grade is not None and outcome.verdict == "invalid-task":  # for want of visible tests
+        outcome = replace(outcome, verdict=grade.verdict)
     tests = episode.turns[-1].tests if episode.turns else None
     told = grade.detail if grade is not None and not grade.solved else ""
     return Row(

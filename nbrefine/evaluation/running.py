@@ -86,9 +86,9 @@ def arun_evaluation(
         sample and the turn.
     seed: None leaves all to chance.
     system_prompt, turn_info: see `TrajectoryRunner`.
-    grade: whether a submission that its feedback calls solved is graded at the end, where the
-        task has hidden tests; the grade decides then.  Tasks whose own reference fails their
-        tests here are found out too, and count for nothing.
+    grade: whether a submission that its feedback calls solved, or the last where no test is
+        visible, is graded at the end where the task has hidden tests; the grade decides then.
+        Tasks whose own reference fails their tests here are found out too, and count for nothing.
     output_dir: where results are kept as they come; a second evaluation with the same settings
         goes on there.  None keeps nothing.
     save_detailed_results: whether every episode is kept there as a notebook.

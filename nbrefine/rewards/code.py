@@ -296,9 +296,12 @@ def completed(code: str, tests: Tests) -> str:
 
 
 def program_of(episode: Episode) -> str:
-    """Give what an episode accepted as one program, which goes on where the prompt's code ends."""
+    """Give what an episode accepted, or else what it submitted last, as one program.
+
+    It goes on where the prompt's code ends.
+    """
     task = episode.task
-    submitted = [turn.code for turn in episode.accepted]
+    submitted = [turn.code for turn in episode.accepted or episode.turns[-1:]]
     found = [_PYTHON.extract(text)[0] for text in submitted]
     code = "\n".join(
         text if code is None else code for text, code in zip(submitted, found, strict=True)

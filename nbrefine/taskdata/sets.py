@@ -144,7 +144,8 @@ def quixbugs_task(row: Row, *, split: bool = False) -> Task:
 class KnownSet:
     """A set on the hub that is known by its name."""
 
-    task: Callable[[Row], Task]
+    task: Callable[..., Task]
+    """Makes a task of a row; with `split=True`, one with hidden tests."""
     by_language: bool = False
     """Whether its configurations are languages, "python" among them."""
 

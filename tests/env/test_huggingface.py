@@ -111,6 +111,33 @@ def test_a_function_of_ones_own_splits_the_tests_of_a_known_set() -> None:
     assert "def check(candidate)" in task.hidden_tests
 
 
+@pytest.mark.usefixtures("hub")
+def test_the_tests_of_a_known_set_can_be_split_and_those_of_another_not() -> None:
+    env = HuggingFaceEnvironment("openai/openai_humaneval", split_tests=True, size=4)
+    task = env.reset(options={"task_index": 3})[0].hidden.task
+    assert task.tests.startswith("assert below_zero(")
+    assert "def check(candidate)" in task.hidden_tests
+    with pytest.raises(UsageError, match="The tests of rows cannot be split"):
+        HuggingFaceEnvironment(SUMS, split_tests=True)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_named_column_of_a_known_set_is_never_ignored() -> None:
+    env = HuggingFaceEnvironment(
+        "openai/openai_humaneval",
+        question_column="prompt",
+        answer_column="canonical_solution",
+        test_column="",
+        hidden_test_column="test",
+    )
+    task = env.reset()[0].hidden.task
+    assert task.tests == ""
+    assert "def check(candidate)" in task.hidden_tests
+    assert env.reward_functions == ()
+    with pytest.raises(UsageError, match="no column 'question'; the columns are task_id, prompt"):
+        HuggingFaceEnvironment("openai/openai_humaneval", test_column="")
+
+
 def test_size_seed_and_shuffle_choose_the_tasks() -> None:
     rows = [{"question": f"{number}?", "answer": f"{number}"} for number in range(50)]
 

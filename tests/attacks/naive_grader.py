@@ -50,6 +50,16 @@ def check(candidate):
     assert max(abs(got - 2.0) for got in candidate([2.0, 0.0])) < 1e-9
 """
 
+ARRAYS = """\
+import numpy as np
+
+def check(candidate):
+    assert np.allclose(candidate([0.1, 0.2]), [0.1, 0.3])
+    assert np.array_equal(candidate([2, -7]), np.array([2, -5]))
+    assert np.all(np.array([1, 3]) == candidate([1, 2]))
+    assert np.all(np.abs(np.array([2.0, 5.5]) - candidate([2.0, 3.5])) < 1e-9)
+"""
+
 ASSERTS = """\
 assert running([1, 2, 3]) == [1, 3, 6]
 assert len(running([5, 5, 5, 5])) == 4
@@ -230,6 +240,7 @@ def _serve(program: str, requests: Any, answers: Any) -> None:
 NAIVE = {
     "one_process": Naive(one_process, CHECK),
     "tolerance": Naive(one_process, CLOSENESS),
+    "arrays": Naive(one_process, ARRAYS),
     "printed_json": Naive(printed_json, ASSERTS),
     "exit_code": Naive(exit_code, UNITTEST),
     "by_pickle": Naive(by_pickle, EQUALITIES),

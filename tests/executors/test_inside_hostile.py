@@ -209,7 +209,11 @@ def peer():
         frame = frame.f_back
     return frame.f_locals["self"]
 def refuse(*arguments): raise SystemExit
+import time
 """
+
+
+ODD = "from subprocess import CalledProcessError\nclass Odd:\n    "
 
 
 @pytest.mark.parametrize(
@@ -238,6 +242,26 @@ def refuse(*arguments): raise SystemExit
         ),
         (
             "peer()._exports.names = lambda: [['f', 'import', 'unittest.__main__', 'f']]",
+            "assert f(1) == 1",
+            "not-run",
+        ),
+        (
+            f"{ODD}def __str__(self): refuse()\nraise ValueError(Odd())",
+            "assert f(1) == 1",
+            "not-run",
+        ),
+        (
+            f"{ODD}def __len__(self): refuse()\nraise SyntaxError(Odd())",
+            "assert f(1) == 1",
+            "not-run",
+        ),
+        (
+            f"{ODD}def __lt__(self, other): refuse()\nraise CalledProcessError(Odd(), 1)",
+            "assert f(1) == 1",
+            "not-run",
+        ),
+        (
+            f"{ODD}def __repr__(self): time.sleep(99)\nraise SystemExit(Odd())",
             "assert f(1) == 1",
             "not-run",
         ),

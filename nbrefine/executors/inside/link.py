@@ -81,6 +81,8 @@ class Link(Peer):
         """
         if self.dead:
             raise Gone(self.dead)
+        if self.quiet:
+            raise RuntimeError("the code is not asked for the text of a value")
         if self._held and operation != "become":
             self._give_back()
         packer = Packer(self._lend)
@@ -321,8 +323,8 @@ class Link(Peer):
 
     def answer(self, message: list[Any], data: bytes) -> bytes:
         """Serve a call of something that the tests passed to the code."""
-        _, count, operation, (content, (classes, fields)), names = message
         try:
+            _, count, operation, (content, (classes, fields)), names = message
             self._describe(classes)
             arguments = Unpacker(self._take).items(content)
             self._note(fields, set())

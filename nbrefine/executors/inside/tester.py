@@ -27,6 +27,7 @@ from .lending import TESTS
 from .link import Link
 from .names import Names, Told
 from .peer import Gone
+from .results import Results
 
 if TYPE_CHECKING:
     from nbrefine.kernel.inside import cases
@@ -41,8 +42,6 @@ else:  # the very files of that package, loaded by path
 
 __all__ = ["PRELOAD", "prepare", "rehearse", "serve"]
 
-MAX_TIMEOUTS = 3
-"""After so many cases that ran too long the others are not run."""
 NONE_FOUND = "no tests were found: write asserts, check(candidate) or functions called test_…"
 
 _REHEARSED = {
@@ -322,12 +321,23 @@ class Tester:
     def raised(self, error: BaseException) -> str:
         """Tell what the code raised."""
         if isinstance(error, SystemExit):
-            return f"the code called sys.exit({error.code!r}){self.place(error)}"
-        text = error.msg if isinstance(error, SyntaxError) else str(error)
+            told = cut(self._text(error.code, repr), VALUE)
+            return f"the code called sys.exit({told}){self.place(error)}"
+        text = self._text(error.msg if isinstance(error, SyntaxError) else error)
         name = type(error).__name__
         return (
             f"{name}: {cut(text, VALUE)}{self.place(error)}" if text else name + self.place(error)
         )
+
+    def _text(self, value: object, write: Callable[[object], str] = str) -> str:
+        """Make text without the code, which would be asked at no time that counts."""
+        quiet, self._link.quiet = self._link.quiet, True
+        try:
+            return write(value)
+        except Exception:  # noqa: BLE001  the classes of the library are not made for such values
+            return "(its text could not be had)"
+        finally:
+            self._link.quiet = quiet
 
     def _over(self, what: str) -> str:
         return f"ran over {self._job[f'{what}_timeout']:g} s"
@@ -369,75 +379,6 @@ class CodeRecorder(Recorder):
 
     def place(self, error: BaseException) -> str:
         return self._tester.place(error)
-
-
-class Results:
-    """What is known of each case; told as soon as the unit it stands in has ended."""
-
-    def __init__(self, planned: list[cases.Case], tell: Any) -> None:
-        self.over = False
-        """Whether nothing more is to be run."""
-        self._planned = planned
-        self._tell = tell
-        self._known: dict[int, dict[str, Any]] = {}
-        self._begun: set[int] = set()
-        self._timeouts = 0
-        for index, case in enumerate(planned):
-            if case.unsupported:
-                self._know(index, {"status": "not-run", "message": case.unsupported})
-        self._told: set[int] = set()
-
-    def hear(self, message: dict[str, Any]) -> None:
-        """Take in what the recorder says of a case."""
-        if "begin" in message:
-            self._begun.add(message["begin"])
-        else:
-            fields = dict(message)
-            self._know(fields.pop("case"), fields)
-
-    def settle(self, here: list[int], ending: dict[str, Any] | None, seconds: float = 0.0) -> None:
-        """Settle the cases of a unit; without cases, all others build on it."""
-        if ending is not None:
-            concerned = here or list(range(len(self._planned)))
-            self._blame(concerned, ending)
-            self.over = self.over or not here
-            self._timeouts += ending["status"] == "timeout"
-        for case in here:
-            if case not in self._known:
-                message = "" if case in self._begun else "never reached"
-                self._know(case, {"status": "passed", "message": message})
-        for case in here:
-            self._known[case].setdefault("seconds", seconds)
-        self._tell_known()
-        if self._timeouts >= MAX_TIMEOUTS:
-            self.leave(f"{self._timeouts} tests ran too long")
-
-    def leave(self, why: str) -> None:
-        """Leave the cases that have not been run."""
-        self.over = True
-        for case in range(len(self._planned)):
-            if case not in self._known:
-                self._know(case, {"status": "not-run", "message": why})
-        self._tell_known()
-
-    def _blame(self, concerned: list[int], ending: dict[str, Any]) -> None:
-        """Put an ending on the cases that were at work, or else on the next one."""
-        unknown = [case for case in concerned if case not in self._known]
-        at_work = [case for case in unknown if case in self._begun] or unknown[:1]
-        for case in unknown:
-            left = {"status": "not-run", "message": "what comes before it did not end"}
-            self._know(case, ending if case in at_work else left)
-
-    def _know(self, case: int, fields: dict[str, Any]) -> None:
-        self._known[case] = dict(fields)
-
-    def _tell_known(self) -> None:
-        for case in sorted(self._known.keys() - self._told):
-            self._told.add(case)
-            empty = {"expression": "", "got": "", "expected": "", "message": "", "seconds": 0.0}
-            fields = {**empty, **self._known[case]}
-            fields["expression"] = fields["expression"] or self._planned[case].expression
-            self._tell({"case": case, **fields})
 
 
 def _completed(units: Units, index: int) -> dict[str, str] | None:

@@ -76,7 +76,7 @@ def test_blocks_within_lists_are_read(tmp_path: Path) -> None:
         ("weight: [1\n", "line 2: this is not valid YAML"),
         ("weight: 2026-99-99\n", "this is not valid YAML: month must be in 1..12"),
         ("? [a, b]\n: 1\n", "this is not valid YAML: "),
-        ("x: " + 3000 * "[" + "\n", "this is not valid YAML: "),
+        ("x: " + 600 * "[" + 600 * "]" + "\n", "this is not valid YAML: "),
     ],
 )
 def test_a_mistake_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:

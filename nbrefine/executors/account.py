@@ -31,6 +31,8 @@ class Account:
     trouble: str = ""
     """Why the code did not run to its end."""
     seconds: dict[str, float] = field(default_factory=dict)
+    broken: bool = False
+    """Whether the process of the tests broke down under what the code gave it."""
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of the tester in."""
@@ -74,7 +76,7 @@ class Account:
         ----------
         status: exit code, or minus the signal.
         """
-        how = f"{ENDED}: {_named(status)}"
+        how = f"{ENDED}: {named(status)}"
         if _tells_end(self.trouble):
             self.trouble = how
         self.cases = [
@@ -92,6 +94,14 @@ class Account:
                 self.cases[number] = replace(case, status="timeout", message=message)
                 return
 
+    def fail(self, why: str) -> None:
+        """Tell that the process of the tests broke down under what the code gave it."""
+        self.broken = True
+        for number, case in enumerate(self.cases):
+            if case.status == "not-run" and not case.message:
+                self.cases[number] = replace(case, status="error", message=why)
+                return
+
     @property
     def verdict(self) -> Verdict:
         statuses = [case.status for case in self.cases]
@@ -99,7 +109,7 @@ class Account:
             return "invalid-task"
         if all(status == "passed" for status in statuses):
             return "solved"
-        if self.lost_candidate or self.code == "died":
+        if self.lost_candidate or self.broken or self.code == "died":
             return "crashed"
         if self.code == "timeout" or "timeout" in statuses:
             return "timeout"
@@ -148,7 +158,8 @@ def _tells_end(message: str) -> bool:
     return message.startswith(_TOLD)
 
 
-def _named(status: int) -> str:
+def named(status: int) -> str:
+    """Tell how a process ended, by its exit code or minus the signal."""
     if status >= 0:
         return f"exit code {status}"
     try:

@@ -18,7 +18,7 @@ from typing import Any
 from nbrefine._portal import Closing, Run
 from nbrefine.errors import ExecutorError, UsageError
 from nbrefine.executors.base import CodeExecutionResult
-from nbrefine.executors.check import Job, check
+from nbrefine.executors.check import Job, TesterFault, check
 from nbrefine.executors.inside import frames
 from nbrefine.executors.nursery import CandidateHost, Limits, LocalHost, Nursery, NurseryLost
 
@@ -127,17 +127,22 @@ class Bench(Closing):
             self._running.discard(task)
 
     async def _at_most_twice(self, job: Job) -> CodeExecutionResult:
-        lost: list[str] = []
+        lost: list[NurseryLost] = []
         while len(lost) < 2:
             testers, candidates = await self._nurseries.ready()
             try:
                 return await check(job, testers, candidates, self._limits)
             except NurseryLost as error:
-                lost.append(str(error))
+                lost.append(error)
             except OSError as error:  # of descriptors, as there are too many open files
                 raise ExecutorError(f"A check could not begin: {error}") from error
+        faults = [error.account for error in lost if isinstance(error, TesterFault)]
+        if len(faults) == len(lost):  # or a value at which a library breaks down would never count
+            return faults[0].result(
+                stdout="", stderr="", isolation=candidates.isolation, seconds=0.0
+            )
         raise ExecutorError(
-            f"A check could not be done, twice: {'; '.join(dict.fromkeys(lost))}",
+            f"A check could not be done, twice: {'; '.join(dict.fromkeys(map(str, lost)))}",
             hint="See whether this machine is out of memory",
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-from nbrefine.executors.account import Account
+from nbrefine.executors.account import Account, named
 from nbrefine.executors.base import CodeExecutionResult
 from nbrefine.executors.inside import frames
 from nbrefine.executors.nursery import Child, Limits, Nursery, NurseryLost
@@ -20,6 +20,21 @@ from nbrefine.executors.streams import Kept
 _FORK = 30.0  # seconds in which both processes must have been forked, as a busy host may be slow
 _LEAVE = 0.5  # seconds in which a candidate must have left by itself when its tests are done
 _TOLD = 5.0  # seconds in which the end of one that is gone must have been told
+
+
+_FAULTS = {-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGABRT}
+
+
+class TesterFault(NurseryLost):
+    """The process of the tests did what no process may, so that its end is no other's doing.
+
+    `account` is what it had reported, closed with that.
+    """
+
+    def __init__(self, status: int, account: Account) -> None:
+        super().__init__(f"the process that runs the tests was {named(status)}")
+        account.fail(f"{self}, by a value of the code's")
+        self.account = account
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,7 @@ async def check(
 
     Raises
     ------
+    TesterFault: the process of the tests broke down, as it may once by no fault of the code.
     NurseryLost: a process was gone before its time, and the code cannot be blamed for it.
     ExecutorError: one could not be forked or confined.
     """
@@ -125,8 +141,13 @@ async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child
         writer.close()
     if candidate.ended.done():
         candidate.ended.result()
-    status = await _end_of(tester)
-    raise NurseryLost(f"the process that runs the tests ended with status {status}")
+    raise _lost(account, await _end_of(tester))
+
+
+def _lost(account: Account, status: int) -> NurseryLost:
+    if status in _FAULTS and account.code == "ok":
+        return TesterFault(status, account)
+    return NurseryLost(f"the process that runs the tests ended with status {status}")
 
 
 async def _receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:

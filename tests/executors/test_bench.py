@@ -265,6 +265,21 @@ def test_where_memory_runs_out_the_code_ends_first(bench: Bench) -> None:
     assert bench.check(code, tests).result(30).verdict == "solved"
 
 
+def test_a_value_at_which_the_tests_break_down_twice_counts_against_the_code(bench: Bench) -> None:
+    """As a library of the tests may do; the second time no chance is to blame."""
+    tests = """
+import ctypes
+assert f(1) == 8
+assert ctypes.string_at(f(1)) == b""
+assert f(2) == 8
+"""
+    result = bench.check("def f(x): return 8\n", tests).result(30)
+    assert (result.verdict, result.passed, result.total) == ("crashed", 1, 3)
+    assert result.errors[0] == (
+        "test_2: the process that runs the tests was killed by SIGSEGV, by a value of the code's"
+    )
+
+
 def test_a_value_makes_the_tests_take_no_more_memory_than_the_code_has() -> None:
     tests = "assert [0] * f() == [1]\nassert f() == 300_000_000\n"
     with Bench(workers=1, memory=1 << 30) as bench:

@@ -508,6 +508,7 @@ def total(node, table):
     return node.value + table[node]
 def longest(items): return max(items, key=len)
 def larger(a, b): return a if a > b else b
+def first(items, default): return items[0] if items else default
 def make(kind): return kind(7)
 def unknown(x): return x.nothing
 """
@@ -526,6 +527,9 @@ assert total(a, {a: 10, c: 20}) == 11
 one, two = Sized(1), Sized(2)
 assert longest([one, two]) is two and larger(two, one) is two
 assert make(Node).value == 7
+missing = object()
+assert first([], missing) is missing and first([missing], None) is missing
+assert first([missing], None) is not object() and first([], [missing]) == [missing]
 try:
     unknown(a)
     assert False

@@ -209,7 +209,6 @@ def peer():
         frame = frame.f_back
     return frame.f_locals["self"]
 def refuse(*arguments): raise SystemExit
-import time
 """
 
 
@@ -261,7 +260,7 @@ ODD = "from subprocess import CalledProcessError\nclass Odd:\n    "
             "not-run",
         ),
         (
-            f"{ODD}def __repr__(self): time.sleep(99)\nraise SystemExit(Odd())",
+            f"{ODD}def __repr__(self): refuse()\nraise SystemExit(Odd())",
             "assert f(1) == 1",
             "not-run",
         ),
@@ -490,6 +489,19 @@ def test_an_endless_loop_in_a_function_of_the_tests_that_the_code_calls_ends(bar
     tests = "def spin():\n    while True: pass\nassert f(spin)\nassert f(lambda: 1) == 1\n"
     told = bare.check("def f(x): return x()\n", tests, test_timeout=0.3)
     assert told.statuses == ["timeout", "passed"], told
+
+
+def test_code_that_calls_a_slow_function_of_the_tests_again_and_again_is_ended(bare: Bare) -> None:
+    code = """
+def f(function):
+    while True:
+        try: function()
+        except BaseException: pass
+"""
+    tests = "def slow():\n    while True: pass\nassert f(slow) == 1\nassert True\n"
+    told = bare.check(code, tests, test_timeout=0.2)
+    assert told.statuses == ["timeout", "not-run"]
+    assert {"kill": True} in told.messages
 
 
 def test_an_endless_repr_or_hash_costs_its_test_and_no_other(bare: Bare) -> None:

@@ -175,7 +175,7 @@ assert add(1, 1) in [3, 4], "a message"
 def test_one():
     assert add(2, 2) == 5
 assert fail(1)
-assert add(1, object())
+assert add(1, open("/dev/null"))
 """
     told = bare.check(code, tests)
     assert [(case["status"], case["got"], case["expected"]) for case in told.cases] == [
@@ -190,7 +190,7 @@ assert add(1, object())
         "a message",
         "ZeroDivisionError: division by zero (line 4: return y / 0)",
         (
-            "CannotSend: the tests pass an object of class object, "
+            "CannotSend: the tests pass an object of class TextIOWrapper, "
             "which cannot be sent to the code's process"
         ),
     ]

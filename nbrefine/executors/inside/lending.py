@@ -62,6 +62,8 @@ class Lent:
             return self._keep("callable", value, [name, inspect.iscoroutinefunction(value)])
         if kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__"):
             return self._keep("items", value, [])
+        if kind is object:  # a sentinel, which is nothing but itself
+            return self._keep("instance", value, [-1, "object", []])
         if kind.__module__ == TESTS and not issubclass(kind, tuple):
             form = self._forms.get(id(kind)) or self._keep("callable", kind, [kind.__name__, False])
             return self._keep("instance", value, [form[1], kind.__name__, _special(kind)])

@@ -334,6 +334,8 @@ class Link(Peer):
         except Exception as error:  # noqa: BLE001  whatever it is, it was no call
             raise Malformed(str(error)) from None
         try:
+            if self._clock.over:  # code that calls again and again would never be waited for
+                raise Overdue  # noqa: TRY301
             self._clock.waiting = False
             value = work()
             self._clock.waiting = True

@@ -28,7 +28,7 @@ MEMORY = 4 << 30
 _PROCESSES = 256
 _FILE_SIZE = 256 << 20
 _LEAST_MEMORY = 256 << 20
-_KEPT = 100_000  # characters of tests that are compiled once, where all others wait for it
+_KEPT = 100_000  # bytes of tests that are compiled once, where all others wait for it
 
 
 class Bench(Closing):
@@ -111,7 +111,7 @@ class Bench(Closing):
         except ValueError as error:
             raise UsageError(f"Code and tests are too long: {error}") from error
         task = (tests, setup, entry_point)
-        kept = task if sum(map(len, task)) <= _KEPT else ()
+        kept = task if len(frames.pack(task)) <= _KEPT else ()
         return Run(self._check(Job(message, timeout, kept)))
 
     async def _check(self, job: Job) -> CodeExecutionResult:

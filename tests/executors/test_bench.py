@@ -306,3 +306,8 @@ def g():
     if not any("(namespaces)" in words for words in result.isolation):
         missing("a namespace of one's own")
     assert result.verdict == "solved", result
+
+
+def test_tests_may_be_long_in_any_script(bench: Bench) -> None:
+    tests = f"# {'😀' * 90_000}\nassert f() == 1\n"
+    assert bench.check("def f(): return 1\n", tests).result(30).verdict == "solved"

@@ -41,8 +41,12 @@ def name(words: str) -> None:
 
 def end_first() -> None:
     """Be what the kernel ends first where memory runs out, and not who is not to blame for that."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
+    _control(_SET_DUMPABLE, 1, 0, 0, 0)  # as the file is the superuser's where memory is hidden
+    try:
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    finally:
+        hide_memory()
 
 
 def drop_privileges() -> None:

@@ -596,6 +596,53 @@ assert True
     agree(bare, code, tests)
 
 
+def test_exceptions_of_the_tests_are_caught_by_the_classes_that_they_pass(bare: Bare) -> None:
+    code = """
+def retry(function, times, errors=(Exception,)):
+    for left in reversed(range(times)):
+        try:
+            return function()
+        except errors:
+            if not left:
+                raise
+def fail(kind, *arguments): raise kind(*arguments)
+def name(function):
+    try:
+        function()
+    except Exception as error:
+        return type(error).__name__, str(error), error.args
+"""
+    tests = """
+import pytest
+class Flaky(Exception):
+    pass
+class Coded(ValueError):
+    def __init__(self, code, *, more=0):
+        super().__init__(f"code {code}")
+        self.code = code
+calls = []
+def work():
+    calls.append(1)
+    if len(calls) % 3:
+        raise Flaky("not yet")
+    return "done"
+def coded(): raise Coded(3, more=1)
+assert retry(work, 5) == "done" and retry(work, 5, (Flaky,)) == "done" and len(calls) == 6
+with pytest.raises(Flaky, match="not yet"):
+    retry(work, 1, (Flaky, Coded))
+with pytest.raises(Coded) as caught:
+    retry(coded, 2, Flaky)
+assert caught.value.code == 3
+with pytest.raises(Coded, match="code 7"):
+    fail(Coded, 7)
+with pytest.raises(KeyError):
+    fail(KeyError, "a")
+assert name(coded) == ("Coded", "code 3", ("code 3",))
+assert name(work) == ("Flaky", "not yet", ("not yet",))
+"""
+    agree(bare, code, tests)
+
+
 def test_coroutines_are_awaited_in_every_style(bare: Bare) -> None:
     code = """
 import asyncio

@@ -56,7 +56,9 @@ class Lent:
 
     def _lend(self, value: Any, kind: type) -> list[Any]:
         if isinstance(value, BaseException):
-            return self._keep("error", value, _exception(value))
+            return self._keep("error", value, self._exception(value))
+        if isinstance(value, type) and issubclass(value, BaseException):
+            return self._keep("callable", value, [value.__name__, False, _base(value).__name__])
         if kind in _FUNCTIONS or isinstance(value, type):
             name = str(getattr(value, "__name__", "function"))
             return self._keep("callable", value, [name, inspect.iscoroutinefunction(value)])
@@ -73,6 +75,16 @@ class Lent:
             f"the tests pass an object of class {kind.__name__}, "
             "which cannot be sent to the code's process"
         )
+
+    def _exception(self, error: BaseException) -> list[Any]:
+        kind, base = type(error), _base(type(error))
+        try:
+            arguments = Packer(refuse).items(error.args)
+        except Unsendable:
+            arguments = [str(error)]
+        number = None if kind is base else self.form(kind)[1]
+        name = base.__name__ if kind is base else kind.__name__
+        return ["error", "builtins", name, base.__name__, number, arguments, [], str(error)]
 
     def _keep(self, tag: str, value: Any, rest: list[Any]) -> list[Any]:
         number = len(self._lent)
@@ -108,14 +120,9 @@ def refuse(packer: Packer, value: Any) -> Any:
     raise Unsendable("it is not plain")
 
 
-def _exception(error: BaseException) -> list[Any]:
-    base = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
-    try:
-        arguments = Packer(refuse).items(error.args)
-    except Unsendable:
-        arguments = [str(error)]
-    name = base.__name__
-    return ["error", "builtins", name, name, None, arguments, [], str(error)]
+def _base(kind: type) -> type:
+    """Give the nearest class that any Python has."""
+    return next(each for each in kind.__mro__ if each.__module__ == "builtins")
 
 
 def _special(kind: type) -> list[str]:

@@ -33,6 +33,8 @@ class StandIns:
             return self._error(unpacker, data)
         number = data[1]
         if number not in self._made:
+            if tag == "callable" and len(data) > 4:
+                return self._exception_class(*data)
             if tag == "callable":
                 made: Any = _function(self._call_back, number, data[2], awaits=data[3])
             elif tag == "items":
@@ -50,15 +52,40 @@ class StandIns:
             self._classes[number] = _class(self._call_back, name, special)
         return self._classes[number]
 
+    def _exception_class(self, *form: Any) -> type:
+        _, number, name, _, base = form
+        if number not in self._made:
+            made = _exception_class(self._call_back, number, name, getattr(builtins, base))
+            self._made[number] = made
+            self._lend(made, list(form))
+        return self._made[number]  # type: ignore[no-any-return]
+
     def _error(self, unpacker: Unpacker, data: list[Any]) -> BaseException:
-        kind = getattr(builtins, data[3])
+        base = getattr(builtins, data[3])
+        kind = base
+        if data[4] is not None:
+            kind = self._exception_class("callable", data[4], data[2], False, data[3])
         try:
-            error: BaseException = kind(*unpacker.items(data[5]))
+            arguments = unpacker.items(data[5])
+            error: BaseException = base.__new__(kind, *arguments)
+            base.__init__(error, *arguments)
         except Exception:  # noqa: BLE001  some want other arguments
-            error = kind.__new__(kind)
+            error = base.__new__(kind)
             error.args = (data[7],)
         self._lend(error, data)
         return error
+
+
+def _exception_class(call_back: CallBack, number: int, name: str, base: Any) -> type:
+    """Make a class to catch the tests' exceptions with; its objects are made by the tests."""
+
+    def create(kind: Any, *arguments: Any, **named: Any) -> Any:
+        return call_back("call", (number, *arguments), named)
+
+    def keep(self: Any, *arguments: Any, **named: Any) -> None:
+        """Leave it as it was made."""
+
+    return type(name, (base,), {"__new__": create, "__init__": keep, "__module__": "__main__"})
 
 
 def _function(call_back: CallBack, number: int, name: str, *, awaits: bool) -> Callable[..., Any]:

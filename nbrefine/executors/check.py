@@ -19,6 +19,7 @@ from nbrefine.executors.streams import Kept
 
 _FORK = 30.0  # seconds in which both processes must have been forked, as a busy host may be slow
 _LEAVE = 0.5  # seconds in which a candidate must have left by itself when its tests are done
+_CHUNK = 1 << 18
 _TOLD = 5.0  # seconds in which the end of one that is gone must have been told
 
 
@@ -78,8 +79,9 @@ async def check(
                 await _leave(account, candidate)
             finally:
                 candidate.kill()
-        finally:
-            tester.kill()
+        except BaseException:
+            tester.kill()  # else it has said that it is done, and so is about to end
+            raise
         return account.result(
             stdout=await stdout.text(),
             stderr=await stderr.text(),
@@ -111,34 +113,25 @@ async def _forked(*children: Child) -> None:
 
 async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child) -> Account:
     """Give the tester its job and take in what it reports, until it is done or time is over."""
-    account = Account()
-    reader, writer = await asyncio.open_connection(sock=sock)
-
-    def give_up(ended: asyncio.Future[int]) -> None:
-        if ended.exception() is not None:
-            writer.close()  # the tester may wait for long for what cannot come
-
-    candidate.ended.add_done_callback(give_up)
+    hearing = _Hearing(sock, candidate)
     try:
         async with asyncio.timeout(job.timeout):
-            writer.write(len(job.message).to_bytes(4, "big") + job.message)
-            while (message := await _receive(reader)) is not None:
-                if "done" in message:
-                    return account
-                if "interrupt" in message:
-                    candidate.signal(signal.SIGINT)
-                elif "kill" in message:
-                    candidate.kill()
-                else:
-                    account.take(message)
+            with contextlib.suppress(ConnectionError):  # where it has ended, that is heard
+                await asyncio.get_running_loop().sock_sendall(
+                    sock, len(job.message).to_bytes(4, "big") + job.message
+                )
+            done = await hearing.over
     except TimeoutError:
         candidate.kill()
-        if not account.planned:
+        tester.kill()
+        if not hearing.account.planned:
             raise NurseryLost("the process that runs the tests said nothing") from None
-        account.run_out(job.timeout)
-        return account
+        hearing.account.run_out(job.timeout)
+        return hearing.account
     finally:
-        writer.close()
+        hearing.end()
+    if done:
+        return hearing.account
     if candidate.ended.done():
         candidate.ended.result()
     raise _lost(account, await _end_of(tester))
@@ -150,21 +143,80 @@ def _lost(account: Account, status: int) -> NurseryLost:
     return NurseryLost(f"the process that runs the tests ended with status {status}")
 
 
-async def _receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """Give the next message of the tester; None where it is gone."""
-    try:
-        head = await reader.readexactly(4)
-        data = await reader.readexactly(int.from_bytes(head, "big"))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-    message: dict[str, Any] = frames.unpack(data)
-    return message
+class _Hearing:
+    """Takes in what a tester reports, as it comes.
+
+    `over` tells in the end whether it is done; else it is gone, or waits for what cannot come.
+    """
+
+    def __init__(self, sock: socket.socket, candidate: Child) -> None:
+        loop = asyncio.get_running_loop()
+        self.account = Account()
+        self.over: asyncio.Future[bool] = loop.create_future()
+        self._sock = sock
+        self._candidate = candidate
+        self._data = bytearray()
+        sock.setblocking(False)
+        loop.add_reader(sock, self._read)
+        candidate.ended.add_done_callback(self._give_up)
+
+    def end(self) -> None:
+        """Take in nothing more."""
+        asyncio.get_running_loop().remove_reader(self._sock)
+        self._candidate.ended.remove_done_callback(self._give_up)
+
+    def _give_up(self, ended: asyncio.Future[int]) -> None:
+        if ended.exception() is not None:
+            self._settle(done=False)
+
+    def _settle(self, *, done: bool) -> None:
+        if not self.over.done():
+            self.over.set_result(done)
+
+    def _read(self) -> None:
+        try:
+            data = self._sock.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._sock)
+            self._settle(done=False)
+            return
+        self._data += data
+        try:
+            for message in self._messages():
+                self._take(message)
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            if not self.over.done():
+                self.over.set_exception(error)
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        """Give the messages that are there as a whole."""
+        start = 0
+        while (end := start + 4 + int.from_bytes(self._data[start : start + 4], "big")) <= len(
+            self._data
+        ):
+            yield frames.unpack(bytes(self._data[start + 4 : end]))
+            start = end
+        del self._data[:start]
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "done" in message:
+            self._settle(done=True)
+        elif "interrupt" in message:
+            self._candidate.signal(signal.SIGINT)
+        elif "kill" in message:
+            self._candidate.kill()
+        else:
+            self.account.take(message)
 
 
 async def _leave(account: Account, candidate: Child) -> None:
     """Wait until the candidate has ended; add how, where it did so before its time."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.shield(candidate.ended), _LEAVE)
+    if not candidate.ended.done():
+        await asyncio.wait([candidate.ended], timeout=_LEAVE)
     candidate.kill()
     status = await _end_of(candidate)
     if account.lost_candidate:
@@ -173,10 +225,11 @@ async def _leave(account: Account, candidate: Child) -> None:
 
 async def _end_of(child: Child) -> int:
     """Give the exit code of a child that has ended or is about to, or minus its signal."""
-    try:
-        return await asyncio.wait_for(asyncio.shield(child.ended), _TOLD)
-    except TimeoutError:
-        raise NurseryLost(f"a process was still there {_TOLD:g} s after its end") from None
+    if not child.ended.done():
+        await asyncio.wait([child.ended], timeout=_TOLD)
+    if not child.ended.done():
+        raise NurseryLost(f"a process was still there {_TOLD:g} s after its end")
+    return child.ended.result()
 
 
 def _told(limits: Limits) -> Iterator[str]:

@@ -42,8 +42,8 @@ class Kept:
     async def text(self) -> str:
         """Give what was printed, once nobody can print any more."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST):
-                await self._ended.wait()
+            if not self._ended.is_set():
+                await asyncio.wait_for(self._ended.wait(), _LAST)
         cut = self._size - len(self._head) - len(self._tail)
         between = f"\n… {cut:,} bytes cut …\n".encode() if cut else b""
         return (self._head + between + self._tail).decode(errors="replace")

@@ -8,12 +8,10 @@ builtin or a module by accident is still answered for.
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import contextlib
 import copy
 import functools
-import importlib
 import linecache
 import operator
 import random
@@ -23,7 +21,7 @@ import sys
 import time
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import frames
 from .exports import Exports
@@ -32,10 +30,12 @@ from .peer import Gone, Peer
 from .plain import Packer, Unpacker, become, is_container, is_mutable
 from .stand_ins import StandIns
 
+if TYPE_CHECKING:
+    import asyncio
+
 PRELOAD = (
     "abc",
     "array",
-    "asyncio",
     "bisect",
     "collections",
     "contextlib",
@@ -257,6 +257,8 @@ class Candidate(Peer):
 
     def _await(self, awaitable: Any) -> Any:
         """Run a coroutine to its end, on one loop for all of them."""
+        import asyncio  # here, as few codes need it and it makes each fork dearer
+
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(_awaited(awaitable))
@@ -435,6 +437,3 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
         ]
     },
 }
-
-with contextlib.suppress(ImportError):
-    importlib.import_module("asyncio.unix_events")  # what a loop needs, before the fork

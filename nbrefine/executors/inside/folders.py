@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 
@@ -90,6 +89,8 @@ def remove(folder: str) -> None:
             if not os.path.islink(inner):
                 with contextlib.suppress(OSError):
                     os.chmod(inner, 0o700)
+    import shutil  # here, as it loads libraries that make each fork dearer
+
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -20,16 +20,15 @@ Messages, in JSON with descriptors::
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
 import gc
+import getopt
 import importlib.util
 import os
 import resource
 import socket
 import sys
-import tempfile
 from typing import Any
 
 PACKAGE, INSIDE = "_nbrefine_checks", "_nbrefine_inside"
@@ -50,24 +49,21 @@ _BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
 def main() -> None:
     """Fork a nursery and guard it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("role", choices=("candidate", "tester"))
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--fd", type=int, help="number of a connected socket")
-    where.add_argument("--connect", help="path of a socket")
-    parser.add_argument("--preload", default="", help="packages to import first")
-    parser.add_argument("--readable", action="append", default=[], help="path for candidates")
-    given = parser.parse_args()
+    role, *given = sys.argv[1:]
+    # argparse loads libraries that make each fork dearer.
+    options, _ = getopt.getopt(given, "", ["fd=", "connect=", "preload=", "readable="])
+    chosen = dict(options)
+    readable = [path for name, path in options if name == "--readable"]
     _hide()
     _load(PACKAGE, _HERE)
     _load_file(f"{PACKAGE}.wire", f"{_KERNEL}/branching/wire.py")
-    connection = _connected(given.fd, given.connect)
-    base = tempfile.mkdtemp(prefix="nbrefine-check-")
+    connection = _connected(chosen.get("--fd"), chosen.get("--connect"))
+    base = _folder()
     # nbrefine sweeps away the folders of processes that were killed, which nobody locks any more.
     fcntl.flock(os.open(base, os.O_RDONLY), fcntl.LOCK_EX)
-    packages = [name for name in given.preload.split(",") if name]
+    packages = [name for name in chosen.get("--preload", "").split(",") if name]
     try:
-        nursery = _guarded(given.role, connection, base, packages, given.readable)
+        nursery = _guarded(role, connection, base, packages, readable)
     except Exception as error:  # noqa: BLE001 - the controller is told, in one line
         words = " ".join(f"{type(error).__name__}: {error}".split())
         with contextlib.suppress(OSError):
@@ -102,7 +98,6 @@ def _guarded(
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     prctl.name(f"nb-{role}s")
-    tempfile.tempdir = None  # or candidates would take the nursery's place for their own
     if role == "tester":
         _load(INSIDE, _KERNEL)
     serve = _part(role).serve
@@ -149,14 +144,23 @@ def _part(name: str) -> Any:
     return importlib.import_module(f"{PACKAGE}.{name}")
 
 
-def _connected(number: int | None, path: str | None) -> socket.socket:
-    if path is None:
-        connection = socket.socket(fileno=number)
+def _connected(number: str | None, path: str | None) -> socket.socket:
+    if number is not None:
+        connection = socket.socket(fileno=int(number))
         connection.set_inheritable(False)
         return connection
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(path)
+    connection.connect(path or "")
     return connection
+
+
+def _folder() -> str:
+    """Make a folder of our own; `tempfile` loads libraries that make each fork dearer."""
+    places = (os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp")
+    place = next((each for each in places if each and os.access(each, os.W_OK | os.X_OK)), "/tmp")
+    folder = f"{place}/nbrefine-check-{os.urandom(8).hex()}"
+    os.mkdir(folder, 0o700)
+    return folder
 
 
 def _places(packages: list[str]) -> list[str]:

@@ -117,7 +117,8 @@ class Tester:
 
     def __init__(self, report: socket.socket, calls: socket.socket, job: dict[str, Any]) -> None:
         self._report = report
-        self._clock = Clock(self._tell)
+        self._untold: list[bytes] = []
+        self._clock = Clock(self._tell_now, self._flush)
         self._link = Link(calls, self._clock)
         self._job = job
         module = sys.modules[TESTS] = types.ModuleType(TESTS)
@@ -153,7 +154,7 @@ class Tester:
             results.leave("the code did not run")
         else:
             self._run_all(program, told, results)
-        self._tell({"done": True})
+        self._tell_now({"done": True})
 
     def _load(self) -> dict[str, Told] | None:
         """Run setup and code, and give the names they left; None where they did not run."""
@@ -344,10 +345,19 @@ class Tester:
 
     def _refuse(self, problem: str) -> None:
         self._tell({"problem": problem})
-        self._tell({"done": True})
+        self._tell_now({"done": True})
 
     def _tell(self, message: dict[str, Any]) -> None:
-        frames.send(self._report, message)
+        """Have a message told with those that follow, as each by itself costs more than a test."""
+        self._untold.append(frames.framed(frames.pack(message)))
+
+    def _tell_now(self, message: dict[str, Any]) -> None:
+        self._tell(message)
+        self._flush()
+
+    def _flush(self) -> None:
+        told, self._untold = b"".join(self._untold), []
+        self._report.sendall(told)
 
 
 class CodeRecorder(Recorder):

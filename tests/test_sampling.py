@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,6 +134,55 @@ def test_the_best_of_several_that_passed_side_by_side_becomes_the_session(live: 
     assert samples.chosen_index == 0  # all are as good
     assert value(live, "seen, who") == f"([{value(live, 'who')}], {value(live, 'who')})"
     assert samples.code == f"seen.append({value(live, 'who')}); who = {value(live, 'who')}"
+
+
+WRITES = "from pathlib import Path\nPath('{0}.txt').write_text('{0}')\nassert {1}"
+
+
+@pytest.mark.parametrize("where", ["branches", "fresh", "a live kernel", "somebody else's"])
+def test_files_of_the_chosen_one_reach_the_folder_and_those_of_no_other(
+    where: str, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    codes = replies(*(WRITES.format(name, name != "bad") for name in ("bad", "one", "two")))
+    with ExitStack() as stack:
+        kernel: Kernel | str = "python3"
+        if where in ("a live kernel", "somebody else's"):
+            kernel = stack.enter_context(Kernel.start(cwd=work))
+        if where == "somebody else's":
+            assert isinstance(kernel, Kernel)
+            kernel = stack.enter_context(Kernel.connect(kernel.connection_file))
+        samples = sample(
+            "Write.",
+            codes,
+            3,
+            select="best",
+            workers=1,
+            kernel=kernel,
+            fresh=where == "fresh",
+            cwd=None if isinstance(kernel, Kernel) else work,
+            record=tmp_path,
+        )
+    assert solved(samples) == [False, True, True]
+    assert samples.chosen_index == 1
+    assert [path.name for path in work.iterdir()] == ["one.txt"]
+    if where != "somebody else's":  # where the cell runs again, and nobody watches the folder
+        told = [episode.turns[0].files for episode in samples.episodes]
+        assert [files.isolated for files in told if files] == [True, False, True]
+        assert load(tmp_path / "sample-01.ipynb") == samples.chosen
+
+
+def test_those_that_passed_and_are_not_the_best_do_not_wait_for_the_end(live: Kernel) -> None:
+    living: list[int] = []
+
+    def model(_messages: Sequence[Message]) -> str:
+        living.append(len(live.core.lineage.branches))
+        return replies(RIGHT)[0]
+
+    samples = sample(DOUBLE, model, 6, select="best", workers=1, kernel=live)
+    assert all(solved(samples))
+    assert max(living) <= 3  # the best so far, and what may be parting still
 
 
 def test_nothing_is_left_of_the_candidates(live: Kernel) -> None:
@@ -380,6 +430,20 @@ def test_a_notebook_environment_goes_on_from_the_chosen_state() -> None:
         assert env._session is not None
         assert value(env._session.kernel, "items") == "[2]"
         assert env.step(start, Action.from_code("assert items == []")).terminated
+
+
+def test_the_best_that_has_not_passed_can_be_gone_on_from() -> None:
+    with NotebookEnvironment(DOUBLE, max_turns=3) as env:
+        start = env.reset()[0]
+        codes = replies(WRONG, SQUARE)
+        samples = sample(None, codes, 2, environment=env, state=start, select="best", workers=1)
+        assert samples.chosen_index == 1
+        assert samples.state is not None
+        after = env.step(samples.state, Action.from_code(RIGHT))
+        assert after.terminated
+        assert [turn.code for turn in after.next_state.hidden.episode.turns] == [SQUARE, RIGHT]
+        assert env._session is not None
+        assert value(env._session.kernel, "double(5)") == "10"  # accepted for good
 
 
 def test_a_state_that_cannot_be_stepped_twice_is_refused() -> None:

@@ -51,6 +51,7 @@ async def attempt(
     timeout: float | None,  # noqa: ASYNC109 - the cell's own limit
     test_timeout: float,
     on_tests: Callable[[bool], object],
+    tentative: bool = False,
 ) -> Attempt:
     """Run a cell from a point of the session, test it, and keep it or throw it away.
 
@@ -59,6 +60,7 @@ async def attempt(
     timeout: seconds the cell may run; None for no limit.
     test_timeout: seconds one test may run.
     on_tests: called with True as the tests begin and with False as they end.
+    tentative: whether it waits in its branch until the session settles on it.
     """
     place = await session.begin(point)
     kept = False
@@ -89,7 +91,7 @@ async def attempt(
         if accepted and place.intact and left is not None:
             tested = report is not None and (place.isolation != "fork" or unbranched != "")
             acceptance = await session.accept(
-                place, point, result, left, tested=tested, timeout=timeout
+                place, point, result, left, tested=tested, timeout=timeout, tentative=tentative
             )
             kept, point, note = acceptance.failed is None, acceptance.point, acceptance.note
             files = acceptance.files or files

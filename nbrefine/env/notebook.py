@@ -23,6 +23,7 @@ from nbrefine.env.preparation import check_tests, recordable, setup_source
 from nbrefine.env.session import IsolationPolicy, Session
 from nbrefine.env.turns import early_answer, refuse_blank, refuse_ended
 from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.files import FileChanges
 from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel, OutputLimits
@@ -63,6 +64,8 @@ class NotebookHidden:
     """What this state has of it, until it is released."""
     session: Session | None = None
     """Whose point that is; the next `reset` begins another one."""
+    tentative: bool = False
+    """Whether what is accepted from here becomes the session only by `settle`."""
 
 
 class NotebookEnvironment(Environment):
@@ -207,26 +210,41 @@ class NotebookEnvironment(Environment):
         if (hold := state.hidden.hold) is not None:
             hold.release()
 
-    def settle(self, state: State) -> None:
+    def tentative(self, state: State, *, tentative: bool = True) -> State:
+        """Give a state from which what is accepted does not become the session until `settle`.
+
+        Till then it is kept in its branch, with the files that it has written where they can be
+        held back; a state that was reached so and is released leaves no trace.
+
+        Parameters
+        ----------
+        tentative: False gives the state without this.
+        """
+        return replace(state, hidden=replace(state.hidden, tentative=tentative))
+
+    def settle(self, state: State) -> FileChanges | None:
         """Let the session go on from a state, of several that were reached from one.
 
-        That is its namespace; files that other accepted attempts have written stay as they are.
+        That is its namespace, and the files that an accepted attempt has held back; those that
+        other accepted attempts have written stay as they are.  Gives what changes in the working
+        folder; None where nothing was held back.
 
         Raises
         ------
         KernelError: that state is not kept any more and cannot be rebuilt.
         UsageError: it is of an earlier episode.
         """
-        self.asettle(state).result()
+        return self.asettle(state).result()
 
-    def asettle(self, state: State) -> Run[None]:
+    def asettle(self, state: State) -> Run[FileChanges | None]:
         """Let the session go on from a state; the started form of `settle`."""
         return Run(self._settle(state))
 
-    async def _settle(self, state: State) -> None:
+    async def _settle(self, state: State) -> FileChanges | None:
         point = state.hidden.point
-        if self._session is not None and point is not None:
-            await self._session_of(state).settle(point)
+        if self._session is None or point is None:
+            return None
+        return await self._session_of(state).settle(point)
 
     def _session_of(self, state: State) -> Session:
         if self._session is None:
@@ -297,7 +315,13 @@ class NotebookEnvironment(Environment):
         return state, {"task_index": index}
 
     def _state(
-        self, episode: Episode, opening: tuple[Message, ...], point: Point, shown: str | None
+        self,
+        episode: Episode,
+        opening: tuple[Message, ...],
+        point: Point,
+        shown: str | None,
+        *,
+        tentative: bool = False,
     ) -> State:
         escalated = episode.stop is None and self._rules.should_escalate(episode.turns)
         messages: tuple[Message, ...] = ()
@@ -313,7 +337,9 @@ class NotebookEnvironment(Environment):
                 task=episode.task.prompt,
                 state=shown if self._observe_state else None,
             ),
-            NotebookHidden(episode, opening, escalated, point, Hold(point), self._session),
+            NotebookHidden(
+                episode, opening, escalated, point, Hold(point), self._session, tentative
+            ),
             StateMetadata(len(episode.turns), episode.id, episode.stop is not None),
         )
 
@@ -330,7 +356,9 @@ class NotebookEnvironment(Environment):
         turn, point, shown = await self._attempt(state, answer)
         if self._extra:
             reached = replace(episode, turns=(*episode.turns, turn))
-            next_state = self._state(reached, hidden.opening, point, shown)
+            next_state = self._state(
+                reached, hidden.opening, point, shown, tentative=hidden.tentative
+            )
             extra = await signals_of(self._extra, state, answer, next_state)
             turn = with_extra(turn, extra)
         waited = action.reply.seconds if action.reply else 0.0
@@ -338,7 +366,7 @@ class NotebookEnvironment(Environment):
         episode = replace(episode, turns=(*episode.turns, turn))
         episode = replace(episode, stop=self._end(episode, early=early))
         return StepResult(
-            self._state(episode, hidden.opening, point, shown),
+            self._state(episode, hidden.opening, point, shown, tentative=hidden.tentative),
             turn.signals,
             terminated=turn.accepted or early,
             truncated=episode.stop is not None and not (turn.accepted or early),
@@ -399,6 +427,7 @@ class NotebookEnvironment(Environment):
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
+            tentative=hidden.tentative,
         )
         stale = ""
         if done.isolation == "none":

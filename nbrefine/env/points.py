@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nbrefine._portal import Run
+from nbrefine.errors import KernelError
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import Copy
@@ -17,11 +20,14 @@ from nbrefine.kernel.state.digest import Snapshot
 from nbrefine.outputs import CellResult
 from nbrefine.values import Isolation
 
+T = TypeVar("T")
+
 
 class Point:
     """A state of the session: what it is the work of, and the copy that attempts branch from.
 
-    Whoever holds a point can begin an attempt from it; the copy goes with the last one.
+    Whoever holds a point can begin an attempt from it; the copy goes with the last one, and so does
+    the branch that waits there.
 
     Parameters
     ----------
@@ -35,20 +41,38 @@ class Point:
         self.seen: Snapshot | None = None
         """What the namespace holds there, once somebody has looked."""
         self.copy: Copy | None = None
+        self.branch: Kernel | None = None
+        """The branch that is there and waits to become the session."""
         self.holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         """What the states that are at this point have of it."""
-        self._finalizer: Callable[[], object] = lambda: None
+        self._finalizer: weakref.finalize[..., Point] | None = None
 
     def keep(self, copy: Copy) -> None:
         """Keep a copy of the state, held for this."""
         self.copy = copy
-        self._finalizer = finalizer = weakref.finalize(self, _release_soon, copy)
-        finalizer.atexit = False  # the processes go with this one anyway
+        self._end_with_this(_release_soon, copy)
+
+    def hold_back(self, branch: Kernel) -> None:
+        """Keep the branch that is at this state until it is taken."""
+        self.branch = branch
+        self._end_with_this(_close_soon, branch)
+
+    def take(self) -> Kernel | None:
+        """Give the branch that was held back, which is the taker's from now on."""
+        branch, self.branch = self.branch, None
+        if branch is not None and self._finalizer is not None:
+            self._finalizer.detach()
+        return branch
 
     def release(self) -> None:
-        """Let the copy go; a second call does nothing."""
-        self.copy = None
-        self._finalizer()
+        """Let copy and branch go; a second call does nothing."""
+        self.copy = self.branch = None
+        if self._finalizer is not None:
+            self._finalizer()
+
+    def _end_with_this(self, end: Callable[[T], object], what: T) -> None:
+        self._finalizer = weakref.finalize(self, end, what)
+        self._finalizer.atexit = False  # the processes go with this one anyway
 
 
 class Hold:
@@ -81,6 +105,14 @@ def _release_soon(copy: Copy) -> None:
         copy.release()
 
     Run(release())  # a finalizer may run in any thread
+
+
+def _close_soon(branch: Kernel) -> None:
+    async def close() -> None:
+        with suppress(KernelError):  # it ends with the session in any case
+            await branch.aclose()
+
+    Run(close())
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from nbrefine.errors import (
     KernelStartError,
     RunStopped,
 )
+from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.branching import copy
 from nbrefine.kernel.state.digest import Snapshot, snapshot
@@ -207,7 +208,8 @@ class Session:
         if not self.kernel.owned and not self._is_at(point):
             raise BranchRefused(_NO_WAY_BACK, hint="Go on from its last state")
         if point.copy is None or point.copy.closed:
-            if not self._is_at(point) and (refused := self._no_rebuild(point)):
+            known = self._is_at(point) or point.branch is not None
+            if not known and (refused := self._no_rebuild(point)):
                 raise BranchRefused(f"There is no copy of that state: {refused}")
             await self._go_to(point)
             await self._keep(point)
@@ -270,8 +272,10 @@ class Session:
         if self._confirm is not None and not await call_user(self._confirm, why):
             raise RunStopped(f"The attempt may not run in the session itself: {why}")
 
-    async def _go_to(self, point: Point) -> None:
+    async def _go_to(self, point: Point) -> FileChanges | None:
         """Bring the session's kernel to a point, if it is not there.
+
+        Gives what that changes in the working folder; None where nothing was held back.
 
         Raises
         ------
@@ -279,9 +283,14 @@ class Session:
         KernelError: the way there is not known, or did not lead there.
         """
         if self._is_at(point):
-            return
+            return None
         await self._keep_what_is_left(point)
-        if point.copy is not None and not point.copy.closed and self.kernel.owned:
+        files, intact = None, True
+        if (waiting := point.take()) is not None and waiting.alive:
+            async with waiting:
+                files = await self.kernel.adopt(waiting)
+            intact = point.seen is not None  # or its tests have run in it
+        elif point.copy is not None and not point.copy.closed and self.kernel.owned:
             async with Kernel(await point.copy.branch()) as branch:
                 await self.kernel.adopt(branch)
         elif self._ours:
@@ -295,7 +304,8 @@ class Session:
                 "The kernel that was handed in has ended, and its state with it",
                 hint="Start it again and bring it back to where it was",
             )
-        self.here, self._intact, self._epoch = point, True, self.kernel.epoch
+        self.here, self._intact, self._epoch = point, intact, self.kernel.epoch
+        return files
 
     async def _rebuild(self, point: Point) -> None:
         """Run setup and accepted cells again in a fresh kernel."""
@@ -321,6 +331,7 @@ class Session:
         *,
         tested: bool,
         timeout: float | None,  # noqa: ASYNC109 - see `Kernel.commit`
+        tentative: bool = False,
     ) -> Acceptance:
         """Let an attempt become the session.
 
@@ -330,6 +341,7 @@ class Session:
         seen: what its namespace holds after the cell.
         tested: whether tests ran in the attempt's own kernel.
         timeout: seconds the cell may run in a kernel that a branch cannot replace.
+        tentative: whether it waits for `settle` first, if it has a branch to wait in.
 
         Raises
         ------
@@ -339,12 +351,16 @@ class Session:
         async with self._lock:
             if place.isolation == "fork" and not self.kernel.owned:
                 return await self._commit(place, point, new, seen, tested=tested, timeout=timeout)
+            new.seen = None if tested else seen
+            if place.isolation == "fork" and tentative:
+                new.hold_back(place.kernel)
+                self._points.add(new)
+                return Acceptance(new)
             files = None
             if place.isolation == "fork":
                 await self._keep_what_is_left(point)
                 files = await self.kernel.adopt(place.kernel)
             self._intact = (place.isolation == "fork" or place.intact) and not tested
-            new.seen = None if tested else seen
             self.here = new
         return Acceptance(new, files)
 
@@ -384,15 +400,17 @@ class Session:
         self._parting.add(parting)
         parting.add_done_callback(self._parting.discard)
 
-    async def settle(self, point: Point) -> None:
-        """Bring the session to a point, which goes on from here."""
+    async def settle(self, point: Point) -> FileChanges | None:
+        """Bring the session to a point, which goes on from here; see `_go_to`."""
         async with self._lock:
-            await self._go_to(point)
+            return await self._go_to(point)
 
     async def close(self) -> None:
-        await asyncio.gather(*self._parting)
         for point in list(self._points):
+            if (waiting := point.take()) is not None:
+                self.part(waiting)
             point.release()
+        await asyncio.gather(*self._parting)
         if self._ours:
             await self.kernel.shutdown()
         elif self._points and (idle := self.kernel.core.copy) is not None:

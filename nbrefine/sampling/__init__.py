@@ -80,10 +80,11 @@ def start_sampling(
 ) -> Run[Samples]:
     """Begin to draw candidates for a task and give the handle to them.
 
-    All begin from one live state, each in a branch of it: a rejected one leaves no trace, and the
-    chosen one, if it passed, becomes the session of a kernel that was handed in; but files that
-    any passing candidate wrote stay, see `NotebookEnvironment`.  Stopped, the run gives what there
-    is by then and chooses among that.
+    All begin from one live state, each in a branch of it, and wait there until the choice is made:
+    the chosen one, if it passed, becomes the session of a kernel that was handed in, with the
+    files that it wrote, and no other leaves a trace.  Files are held back where the system allows
+    an overlay; see `Kernel.start`.  Stopped, the run gives what there is by then and chooses among
+    that.
 
     What is visible chooses: the tests that the model was shown or, where there are none, that the
     cell ran.  Hidden tests only count, in a `grader`'s hands.

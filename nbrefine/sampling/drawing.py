@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbrefine._version import __version__
 from nbrefine.budget import Budget
 from nbrefine.driver import BY_A_PERSON, Driver
+from nbrefine.env.base import close_all
 from nbrefine.errors import BranchRefused, InvalidTaskError, RunStopped
+from nbrefine.files import FileChanges
 from nbrefine.models import Model
-from nbrefine.notebook import Recorder
+from nbrefine.notebook import Recorder, save
 from nbrefine.rewards.code import program_of
 from nbrefine.runner.rollout import derived_seed
-from nbrefine.sampling.origins import Candidate, Origin
+from nbrefine.sampling.origins import Candidate, Origin, Settled
 from nbrefine.sampling.samples import LEFT, Samples, Select
 from nbrefine.values import Episode, Sampling, Stop, utc_now
 
@@ -82,6 +85,7 @@ class Drawing:
             if self._close_model:
                 stack.push_async_callback(self._model.aclose)
             stack.push_async_callback(self._origin.close)
+            stack.push_async_callback(self._let_go_of_all)
             await self._begin()
             await self._draw()
             grades = await self._graded()
@@ -151,7 +155,7 @@ class Drawing:
                 "top_p": self._sampling.top_p,
                 "max_tokens": self._sampling.max_tokens,
             },
-            close_env=self._origin.own,
+            close_env=False,
         )
         try:
             episode = await driver.drive()
@@ -162,6 +166,10 @@ class Drawing:
         self._episodes[index] = episode
         if episode.solved and self._select == "first":
             self._leave(LEFT)
+        # Whoever is not the best by now will not be chosen, and need not wait for that.
+        best = self._choice()
+        ended = [at for at in self._candidates if at in self._episodes and at != best]
+        await close_all([self._candidates.pop(at) for at in ended])
 
     def _leave(self, why: Stop) -> None:
         self._enough = self._enough or why
@@ -181,17 +189,33 @@ class Drawing:
 
     async def _taken(self, grades: tuple[Grade | None, ...]) -> Samples:
         """Choose a candidate and go on from it."""
-        index = self._choice()
-        state, note = None, ""
-        for other, candidate in self._candidates.items():
-            if other != index:
-                candidate.let_go()
-        if index is not None and self._episodes[index].solved:
-            chosen = self._candidates[index]
-            state, note = await self._origin.settle(self._episodes[index], chosen)
+        index, settled = self._choice(), Settled()
+        if index is not None:
+            settled = await self._origin.settle(self._episodes[index], self._candidates[index])
+            if settled.files is not None:
+                await self._tell_files(index, settled.files)
         left = self._enough or BY_A_PERSON
-        episodes = [self._episodes.get(at) or self._unbegun(left) for at in range(self._n)]
-        return Samples(self._origin.task, tuple(episodes), self._select, index, grades, note, state)
+        return Samples(
+            self._origin.task,
+            tuple(self._episodes.get(at) or self._unbegun(left) for at in range(self._n)),
+            self._select,
+            index,
+            grades,
+            settled.note,
+            settled.state,
+        )
+
+    async def _tell_files(self, index: int, files: FileChanges) -> None:
+        """Say in the chosen one's episode and record what the folder has from it by now."""
+        episode = self._episodes[index]
+        *before, last = episode.turns
+        episode = replace(episode, turns=(*before, replace(last, files=files)))
+        self._episodes[index] = episode
+        if self._recorders:
+            await asyncio.to_thread(save, episode, self._recorders[index].paths[0])
+
+    async def _let_go_of_all(self) -> None:
+        await close_all(self._candidates.values())
 
     def _choice(self) -> int | None:
         """Give the first that passed or the best, by what the model was shown; or None."""

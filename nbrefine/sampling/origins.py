@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from uuid import uuid4
 
+from nbrefine._portal import Closing
 from nbrefine.env import Environment, NotebookEnvironment
 from nbrefine.env.base import close_all
 from nbrefine.errors import UsageError
+from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.state import Action, EnvironmentSpec, State, StepResult
 from nbrefine.values import Episode, Task, utc_now
@@ -35,36 +37,64 @@ def maker(task: Task, **settings: Any) -> Make:
 class Candidate(Environment):
     """What one candidate is an episode of: an environment from one of its states on.
 
+    What it does reaches the session of a `NotebookEnvironment` only if it is settled on; closed,
+    it leaves no trace.
+
     Parameters
     ----------
-    env: the transition; closed with this.
+    env: the transition.
     start: where the candidate begins; None begins with the environment's own reset.
     turns: after so many it is truncated.
+    own: what is its own, and closed with it.
     """
 
-    def __init__(self, env: Environment, start: State | None, turns: int | None = None) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        start: State | None,
+        turns: int | None = None,
+        *,
+        own: tuple[Closing, ...] = (),
+    ) -> None:
         self.state: State | None = None
         """Where its last step has led to."""
         self._env = env
         self._start = start
         self._turns = turns
+        self._own = own
         self._taken = 0
 
     @property
     def spec(self) -> EnvironmentSpec:
         return self._env.spec
 
-    def let_go(self) -> None:
-        """Release what is left of it."""
-        if self.state is not None:
-            self._env.release(self.state)
+    async def settle(self) -> FileChanges | None:
+        """Let the session go on from where this has come to.
+
+        Gives what that changes in the working folder; None where nothing was held back.
+        """
+        if self.state is None or not isinstance(self._env, NotebookEnvironment):
+            return None
+        return await self._env.asettle(self.state)
+
+    def hand_over(self) -> State | None:
+        """Give where it has come to, as a state like any other, which is not released with this."""
+        state, self.state = self.state, None
+        if state is None or not isinstance(self._env, NotebookEnvironment):
+            return state
+        return self._env.tentative(state, tentative=False)
 
     async def _reset(
         self, *, seed: int | None, options: dict[str, Any] | None
     ) -> tuple[State, dict[str, Any]]:
+        info: dict[str, Any] = {}
         if self._start is None:
-            return await self._env.areset(seed=seed, options=options)
-        return _as_another(self._start), {}
+            state, info = await self._env.areset(seed=seed, options=options)
+        else:
+            state = _as_another(self._start)
+        if isinstance(self._env, NotebookEnvironment):
+            state = self._env.tentative(state)
+        return state, info
 
     async def _step(self, state: State, action: Action) -> StepResult:
         result = await self._env.astep(state, action)
@@ -76,7 +106,10 @@ class Candidate(Environment):
         return replace(result, truncated=True) if spent and not result.done else result
 
     async def _close(self) -> None:
-        await self._env.aclose()
+        state, self.state = self.state, None
+        if state is not None:
+            self._env.release(state)
+        await close_all(self._own)
 
 
 def _as_another(state: State) -> State:
@@ -100,9 +133,6 @@ def _episode_of(state: State) -> Episode | None:
 class Origin(Protocol):
     """Where candidates begin."""
 
-    own: bool
-    """Whether each candidate has an environment of its own, to be closed after it."""
-
     @property
     def task(self) -> Task: ...
 
@@ -112,21 +142,27 @@ class Origin(Protocol):
     async def candidate(self) -> Candidate:
         """Give a further one."""
 
-    async def settle(self, chosen: Episode, reached: Candidate) -> tuple[State | None, str]:
-        """Go on from a candidate that has passed.
-
-        Gives the state for the caller, if that is his to have, and how things are not as they
-        should be, or "".
-        """
+    async def settle(self, chosen: Episode, reached: Candidate) -> Settled:
+        """Go on from the candidate that was chosen, if it has passed."""
 
     async def close(self) -> None:
         """Release it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of going on from a candidate."""
+
+    note: str = ""
+    """How things are not as they should be, or ""."""
+    files: FileChanges | None = None
+    """What the working folder has from it by now; None where nothing was held back."""
+    state: State | None = None
+    """Where it has led to, for the caller, whose environment it is in."""
+
+
 class Fresh:
     """A fresh kernel for each."""
-
-    own = True
 
     def __init__(self, make: Make, kernel: Kernel | str) -> None:
         if not isinstance(kernel, str):
@@ -139,19 +175,18 @@ class Fresh:
         """Do nothing: they have nothing in common."""
 
     async def candidate(self) -> Candidate:
-        return Candidate(self._make(kernel=self._kernel), None)
+        env = self._make(kernel=self._kernel)
+        return Candidate(env, None, own=(env,))
 
-    async def settle(self, chosen: Episode, reached: Candidate) -> tuple[State | None, str]:
-        return None, ""
+    async def settle(self, chosen: Episode, reached: Candidate) -> Settled:
+        return Settled(files=await reached.settle() if chosen.solved else None)
 
     async def close(self) -> None:
-        """Do nothing: each has closed its own."""
+        """Do nothing: each closes its own."""
 
 
 class Branches:
     """Branches of one live kernel of ours, or of one that was handed in and is to be replaced."""
-
-    own = False
 
     def __init__(self, make: Make, kernel: Kernel | str, seed: int | None) -> None:
         self._make = make
@@ -159,7 +194,6 @@ class Branches:
         self._seed = seed
         self._env: NotebookEnvironment | None = None
         self._start: State | None = None
-        self._settled = False
         self.task = make().tasks[0]
 
     async def begin(self) -> None:
@@ -170,31 +204,16 @@ class Branches:
         assert self._env is not None
         return Candidate(self._env, self._start)
 
-    async def settle(self, chosen: Episode, reached: Candidate) -> tuple[State | None, str]:
-        if self._env is not None and reached.state is not None and not self._ends:
-            await self._env.asettle(reached.state)
-            self._settled = True
-        return None, ""
+    async def settle(self, chosen: Episode, reached: Candidate) -> Settled:
+        return Settled(files=await reached.settle() if chosen.solved else None)
 
     async def close(self) -> None:
-        """Release it, and bring a kernel that was handed in back to where candidates began."""
-        if self._env is None:
-            return
-        try:
-            if self._start is not None and not (self._settled or self._ends):
-                await self._env.asettle(self._start)
-        finally:
+        if self._env is not None:
             await self._env.aclose()
-
-    @property
-    def _ends(self) -> bool:
-        return isinstance(self._kernel, str)
 
 
 class Trials:
     """A branch for each of a kernel that somebody else owns, where the chosen one's cell is run."""
-
-    own = True
 
     def __init__(self, make: Make, kernel: Kernel) -> None:
         self._make = make
@@ -207,29 +226,31 @@ class Trials:
 
     async def candidate(self) -> Candidate:
         trial = await self._kernel.branch()
-        candidate = Candidate(self._make(kernel=trial, isolation="fork"), None)
+        env = self._make(kernel=trial, isolation="fork")
+        candidate = Candidate(env, None, own=(trial, env))
         self._trials[candidate] = trial
         return candidate
 
-    async def settle(self, chosen: Episode, reached: Candidate) -> tuple[State | None, str]:
+    async def settle(self, chosen: Episode, reached: Candidate) -> Settled:
+        if not chosen.solved:
+            return Settled()
+        await reached.settle()
         cells = [chosen.setup.source] if chosen.setup is not None else []
         cells += [turn.code for turn in chosen.accepted]
         trial = self._trials[reached]
         committed = await self._kernel.commit(trial, "\n".join(cells), timeout=None)
         if not committed.result.ok:
             told = committed.result.error or committed.result.status
-            return None, f"what passed in a branch failed in the kernel itself: {told}"
+            return Settled(f"what passed in a branch failed in the kernel itself: {told}")
         differences = "; ".join(committed.differences)
-        return None, f"the kernel's state differs: {differences}" if differences else ""
+        return Settled(f"the kernel's state differs: {differences}" if differences else "")
 
     async def close(self) -> None:
-        await close_all(self._trials.values())
+        """Do nothing: each closes its own."""
 
 
 class Given:
     """A state of an environment of the caller's."""
-
-    own = False
 
     def __init__(self, env: Environment, state: State, turns: int) -> None:
         self._env = env
@@ -276,10 +297,9 @@ class Given:
     async def candidate(self) -> Candidate:
         return Candidate(self._env, self._start, self._turns)
 
-    async def settle(self, chosen: Episode, reached: Candidate) -> tuple[State | None, str]:
-        if isinstance(self._env, NotebookEnvironment) and reached.state is not None:
-            await self._env.asettle(reached.state)
-        return reached.state, ""
+    async def settle(self, chosen: Episode, reached: Candidate) -> Settled:
+        files = await reached.settle() if chosen.solved else None
+        return Settled(files=files, state=reached.hand_over())
 
     async def close(self) -> None:
         """Do nothing: it is the caller's."""

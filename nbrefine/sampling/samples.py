@@ -36,7 +36,7 @@ class Samples:
     note: str = ""
     """How the kernel that was handed in is not as the chosen candidate left its branch, or ""."""
     state: State | None = field(default=None, compare=False, repr=False)
-    """Where the chosen one has led to, in an environment of the caller's, to go on from there."""
+    """Where the chosen one has led to, passed or not, in an environment of the caller's."""
 
     @property
     def chosen(self) -> Episode | None:

@@ -163,6 +163,24 @@ def test_a_test_that_runs_out_of_time_once_does_not_count(tmp_path: Path) -> Non
     assert (grade.verdict, grade.rerun) == ("solved", True)
 
 
+def test_what_comes_of_a_second_run_in_time_is_what_counts(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    tests = (
+        f"from pathlib import Path\nmark = Path({str(mark)!r})\n"
+        "assert wait(False) == 1\n"
+        "first = not mark.exists()\nmark.touch()\nassert wait(first) == 2"
+    )
+    code = "def wait(first):\n    while first:\n        pass\n    return 1\n"
+    with Grader(floor=1.0) as grader:
+        right = code.replace("return 1", "wait.n = getattr(wait, 'n', 0) + 1\n    return wait.n")
+        task = Task("Wait.", tests=tests, reference=right)
+        mark.touch()
+        assert grader.preflight(task).result(60).problem == ""
+        mark.unlink()
+        grade = grader.grade(task, code).result(60)
+    assert (grade.verdict, grade.rerun, grade.passed) == ("failed", True, 1)
+
+
 def test_the_reference_is_measured_once_for_each_task(tmp_path: Path) -> None:
     log = tmp_path / "log"
     told = f"with open({str(log)!r}, 'a') as log:\n    log.write('.')\n"

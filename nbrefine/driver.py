@@ -1,7 +1,8 @@
 """One episode of any environment: ask the model, take the step, until something says stop.
 
 This is the one fold of nbrefine.  The environment's `step` is the transition, `StopRule` and
-`Budget` decide, and every finished turn is recorded before the model is asked again.  `loop`,
+`Budget` decide, and every finished turn is recorded before the model is asked again; a reply
+whose step ran into trouble is recorded too, unjudged.  `loop`,
 `runner` and what builds on them choose the settings and drive episodes by it.
 """
 
@@ -11,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -37,7 +38,6 @@ from nbrefine.values import (
     Extraction,
     Message,
     Reply,
-    RewardType,
     Sampling,
     Stop,
     Task,
@@ -175,7 +175,7 @@ class Driver:
         Raises
         ------
         RunStopped: it was stopped before it had begun.
-        Exception: the host's or the caller's trouble; an `NbrefineError` has the `episode`.
+        Exception: the host's or the caller's trouble; its `episode` holds the turns so far.
         """
         trouble: Exception | None = None
         try:
@@ -194,8 +194,8 @@ class Driver:
         if trouble is None:
             assert self.episode is not None
             return self.episode
-        if isinstance(trouble, NbrefineError):
-            trouble.episode = self.episode
+        with suppress(AttributeError):  # a foreign exception may take none
+            trouble.episode = self.episode  # type: ignore[attr-defined]
         raise trouble
 
     async def _until_stopped(self) -> Stop:
@@ -275,17 +275,27 @@ class Driver:
         assert self.episode is not None
         self._doing("running")
         started, clock = utc_now(), time.monotonic()
-        result = await self._env.astep(state, action)
+        try:
+            result = await self._env.astep(state, action)
+        except Exception as trouble:
+            if action.reply is not None:  # it was paid for, whoever is at fault
+                turn = _unjudged(len(self.episode.turns) + 1, action.reply, prompt, trouble)
+                self.episode = self._with(turn, started, clock)
+            raise
         episode = _own(result.next_state)
         if episode is None:
             turn = _turn(len(self.episode.turns) + 1, action, result, prompt)
-            waited = action.reply.seconds if action.reply else 0.0
-            turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
-            episode = replace(self.episode, turns=(*self.episode.turns, turn))
+            episode = self._with(turn, started, clock)
         if episode.stop is None and result.done:
             episode = replace(episode, stop=_ending(result))
         self.episode = self._described(self._prompts.restored(episode, prompt))
         return result.next_state
+
+    def _with(self, turn: Turn, started: str, clock: float) -> Episode:
+        assert self.episode is not None
+        waited = turn.reply.seconds if turn.reply else 0.0
+        turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
+        return replace(self.episode, turns=(*self.episode.turns, turn))
 
     def _described(self, episode: Episode) -> Episode:
         return replace(episode, model=self._model.name, settings=self._settings)
@@ -392,6 +402,19 @@ def _turn(number: int, action: Action, result: StepResult, prompt: tuple[Message
     )
 
 
+def _unjudged(number: int, reply: Reply, prompt: tuple[Message, ...], trouble: Exception) -> Turn:
+    """Tell in a turn, which is no attempt, of a reply that nothing has judged."""
+    stop = stop_for(trouble)
+    return Turn(
+        number=number,
+        attempt=number,
+        messages=prompt,
+        reply=reply,
+        extraction=Extraction("no-code", reason=clean_text(f"It was not judged: {stop.detail}")),
+        verdict="invalid-task" if stop.reason == "invalid-task" else "infra-error",
+    )
+
+
 def _submission(action: Action, result: StepResult) -> Extraction:
     if action.code is not None:
         return Extraction("given", clean_text(action.code), reason="the caller supplied the code")
@@ -406,9 +429,7 @@ def _solved(result: StepResult) -> bool:
     said = result.info.get("solved")
     if isinstance(said, bool):
         return said
-    outcomes = (signal.reward for signal in result.rewards.by_type(RewardType.OUTCOME))
-    best = max((reward for reward in outcomes if reward is not None), default=0.0)
-    return result.terminated and best >= 1.0
+    return result.terminated and (result.rewards.outcome or 0.0) >= 1.0
 
 
 def _ending(result: StepResult) -> Stop:

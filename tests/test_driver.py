@@ -6,12 +6,14 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 import nbrefine
 from nbrefine.budget import Budget
@@ -36,6 +38,7 @@ from nbrefine.values import (
     Turn,
     Usage,
 )
+from nbrefine.views.terminal import show
 
 
 class Guess(Environment):
@@ -327,14 +330,80 @@ class Broken(Guess):
         return await super()._step(state, action)
 
 
-def test_a_host_s_trouble_comes_through_with_the_episode_so_far(tmp_path: Path) -> None:
+def test_a_host_s_trouble_comes_through_with_the_episode_and_the_reply_that_was_paid_for(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "e.ipynb"
+    paid = Reply("b", usage=Usage(7, 3), seconds=2.0)
+    with pytest.raises(KernelError) as caught:
+        drive(Broken(), ["a", paid], recorder=Recorder(path))
+    episode = caught.value.episode
+    assert isinstance(episode, Episode)
+    assert (len(episode.turns), episode.verdict) == (2, "infra-error")
+    lost = episode.turns[-1]
+    assert lost.reply is not None
+    assert (lost.number, lost.attempt, lost.reply.text, lost.verdict) == (2, 2, "b", "infra-error")
+    assert [message.content for message in lost.messages] == ["Not a."]
+    assert lost.seconds >= 2.0
+    assert episode.usage.output_tokens >= 3
+    assert not lost.feedback  # no model is told of it
+    assert [turn.number for turn in episode.attempts] == [1]
+    assert nbrefine.load(path) == episode
+
+
+def test_a_reply_that_nothing_has_judged_reads_as_such(tmp_path: Path) -> None:
     path = tmp_path / "e.ipynb"
     with pytest.raises(KernelError) as caught:
         drive(Broken(), ["a", "b"], recorder=Recorder(path))
-    episode = caught.value.episode
+    assert isinstance(caught.value.episode, Episode)
+    why = "It was not judged: The kernel is gone. Start it again"
+    page = path.read_text(encoding="utf-8")
+    assert "Attempt 2 of 2 was not judged (infra-error)" in page
+    assert why in page
+    output = StringIO()
+    show(caught.value.episode, console=Console(file=output, width=120))
+    assert "Attempt 2 of 2: not judged (infra-error)" in output.getvalue()
+    assert why in output.getvalue()
+    assert "Nothing was run" not in output.getvalue()  # which is not known
+
+
+def test_an_error_of_the_caller_s_own_code_holds_the_episode_too() -> None:
+    class Faulty(Guess):
+        async def _step(self, state: State, action: Action) -> StepResult:
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        drive(Faulty(), ["a"])
+    episode = getattr(caught.value, "episode", None)
     assert isinstance(episode, Episode)
-    assert (len(episode.turns), episode.verdict) == (1, "infra-error")
-    assert nbrefine.load(path) == episode
+    assert [turn.verdict for turn in episode.turns] == ["infra-error"]
+
+
+class Invalid(Guess):
+    async def _step(self, state: State, action: Action) -> StepResult:
+        raise InvalidTaskError("The tests do not parse")
+
+
+def test_a_reply_to_an_invalid_task_is_kept_as_one() -> None:
+    with pytest.raises(InvalidTaskError) as caught:
+        drive(Invalid(), ["a"])
+    assert isinstance(caught.value.episode, Episode)
+    assert [turn.verdict for turn in caught.value.episode.turns] == ["invalid-task"]
+
+
+class Spent(Guess):
+    async def _step(self, state: State, action: Action) -> StepResult:
+        budget = Budget(calls=1)
+        budget.add_call(Usage())
+        budget.check()
+        raise AssertionError("a judge's budget is spent")
+
+
+def test_a_judge_s_budget_that_is_spent_ends_the_episode_with_the_reply() -> None:
+    episode = drive(Spent(), ["a"])
+    assert episode.stop is not None
+    assert (episode.stop.reason, episode.verdict) == ("budget", "infra-error")
+    assert [turn.reply and turn.reply.text for turn in episode.turns] == ["a"]
 
 
 def test_stop_ends_a_call_that_hangs_and_keeps_the_turns() -> None:

@@ -311,7 +311,9 @@ def test_a_reward_that_breaks_is_trouble_and_no_failure_of_the_model() -> None:
     problems = [Problem(Task(question)) for question in ANSWERS]
     env = SingleTurnEnvironment(problems, rewards=(Broken(),))
     result = run_evaluation(env, right)
-    assert [verdict for _, _, verdict, _ in told(result)] == ["solved", "infra-error", "solved"]
+    verdicts = ["solved", "infra-error", "solved"]
+    assert told(result) == [(task, 0, verdict, 1) for task, verdict in enumerate(verdicts)]
+    assert result.metrics["single_turn"].accuracy.n == 2  # the reply is kept and counts as none
     (rows,) = result.rows.values()
     assert "a fault" in rows[1].detail
 

@@ -62,7 +62,10 @@ def test_a_person_who_refuses_an_attempt_ends_the_episode_without_a_fault() -> N
     assert episode.stop is not None
     assert episode.stop.reason == "stopped"
     assert "polars" in episode.stop.detail
-    assert episode.verdict == "failed"
+    refused = episode.turns[-1]
+    assert refused.reply is not None
+    assert refused.reply.text == WRONG  # it was paid for
+    assert (refused.tried, episode.verdict) == (False, "infra-error")  # not the model's failure
 
 
 def test_workspace_and_rebuild_limit_are_set_and_recorded(tmp_path: Path) -> None:

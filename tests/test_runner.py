@@ -759,7 +759,8 @@ def test_a_single_answer_is_a_trajectory_too() -> None:
 
 def test_trajectories_share_the_executor_of_their_environment_and_keep_their_tests_apart() -> None:
     def answer(messages: Sequence[Message]) -> str:
-        number = messages[0].content.split()[3]
+        asked = next(message for message in messages if message.role == "user")
+        number = asked.content.split()[3]
         right = "tests passed" in messages[-1].content
         return f"```python\nx = {number if right else 'None'}\n```"
 

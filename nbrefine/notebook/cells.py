@@ -163,7 +163,7 @@ def _plan(step: int, turns: Sequence[Turn]) -> Cell:
 def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
     why = [span(wording.reason(turn)), plain(wording.tests(turn)) if turn.tests else ""]
     parts = [
-        f"**Attempt {turn.attempt} of {of} was rejected ({turn.verdict})**",
+        f"**Attempt {turn.attempt} of {of} was {wording.fate(turn)}**",
         ", ".join(filter(None, why)),
         "<details>\n<summary>Code, output and feedback</summary>",
         *_details(turn),

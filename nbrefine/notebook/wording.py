@@ -138,6 +138,18 @@ def not_passed(turn: Turn) -> list[CaseResult]:
     return [case for case in turn.tests.cases if not case.passed] if turn.tests else []
 
 
+def fate(turn: Turn) -> str:
+    """Tell what became of an attempt, in a word or two."""
+    if turn.accepted:
+        return "accepted"
+    return f"{'not judged' if unjudged(turn) else 'rejected'} ({turn.verdict})"
+
+
+def unjudged(turn: Turn) -> bool:
+    """Tell whether trouble that is not the model's came before a reply was judged."""
+    return not turn.tried and turn.verdict in ("infra-error", "invalid-task")
+
+
 def reason(turn: Turn) -> str:
     """Tell why an attempt was judged as it was, without its tests."""
     result = turn.result
@@ -173,6 +185,8 @@ def where(turn: Turn) -> str:
     """Tell where an attempt ran."""
     if turn.result is not None:
         return isolation(turn)
+    if unjudged(turn):
+        return "Whether anything was run is not known."
     if not turn.code or turn.verdict in ("no-code", "incomplete-reply"):
         return "Nothing was run."
     if turn.tests is not None:

@@ -97,10 +97,10 @@ def _header(episode: Episode) -> list[RenderableType]:
 
 
 def _attempt(episode: Episode, turn: Turn, before: Turn | None) -> list[RenderableType]:
-    verdict = "accepted" if turn.accepted else f"rejected ({turn.verdict})"
     tests = f", {wording.tests(turn)}" if turn.tests else ""
     of = sum(other.step == turn.step for other in episode.turns)
-    parts = [_rule(f"{wording.place(episode, turn).capitalize()} of {of}: {verdict}{tests}")]
+    place = wording.place(episode, turn).capitalize()
+    parts = [_rule(f"{place} of {of}: {wording.fate(turn)}{tests}")]
     if turn.code:
         parts.append(_source(turn.code, wording.language(episode, turn)))
     elif turn.reply is not None:
@@ -123,6 +123,8 @@ def _changes(before: Turn, turn: Turn) -> list[RenderableType]:
 def _outcome(turn: Turn) -> list[RenderableType]:
     """Tell what the cell printed, how it ended, and which tests did not pass."""
     result = turn.result
+    if wording.unjudged(turn):
+        return [_line(wording.reason(turn), "yellow")]
     if not turn.tried:
         return [_line(f"Nothing was run: {wording.reason(turn)}", "yellow")]
     parts: list[RenderableType] = []

@@ -134,7 +134,7 @@ async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child
         return hearing.account
     if candidate.ended.done():
         candidate.ended.result()
-    raise _lost(account, await _end_of(tester))
+    raise _lost(hearing.account, await _end_of(tester))
 
 
 def _lost(account: Account, status: int) -> NurseryLost:

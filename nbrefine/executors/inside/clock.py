@@ -13,7 +13,6 @@ GRACE = 1.0
 """Seconds in which code that was interrupted has to answer."""
 
 _AGAIN = 0.05
-_SOON = 0.05  # seconds of a case after which all that was to be told before it is told
 
 
 class Overdue(BaseException):
@@ -29,29 +28,23 @@ class Clock:
     Parameters
     ----------
     tell: sends a message to the controller, which alone can signal the code's process.
-    flush: sends what waits to be told with what follows.
     """
 
-    def __init__(
-        self, tell: Callable[[dict[str, Any]], None], flush: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
         self.waiting = False
         """Whether the other process is at work, and not this one."""
         self.over = False
         self.interrupts = 0
         """How many have been asked for since the process began."""
         self._tell = tell
-        self._flush = flush
-        self._end = 0.0
         self._asked = 0.0
         self._running = False
 
     def start(self, seconds: float) -> None:
         """Begin a case."""
         self.over, self._asked, self._running = False, 0.0, True
-        self._end = time.monotonic() + seconds
         signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, min(max(seconds, 1e-3), _SOON), _AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), _AGAIN)
 
     def start_grace(self) -> None:
         """Begin to wait for an answer to what was asked already."""
@@ -66,14 +59,10 @@ class Clock:
     def _ring(self, signum: int, frame: object) -> None:
         if not self._running:
             return
-        now = time.monotonic()
-        if now < self._end:
-            signal.setitimer(signal.ITIMER_REAL, self._end - now, _AGAIN)
-            self._flush()
-            return
         self.over = True
         if not self.waiting:
             raise Overdue
+        now = time.monotonic()
         if not self._asked:
             self._asked = now
             self.interrupts += 1

@@ -89,12 +89,7 @@ def unpack(data: bytes) -> Any:
 
 def write(sock: socket.socket, data: bytes) -> None:
     """Send a message that is bytes already."""
-    sock.sendall(framed(data))
-
-
-def framed(data: bytes) -> bytes:
-    """Give a message as it goes over a connection, where others may follow at once."""
-    return _LENGTH.pack(len(data)) + data
+    sock.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def read(sock: socket.socket) -> bytes | None:

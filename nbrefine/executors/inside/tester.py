@@ -117,8 +117,7 @@ class Tester:
 
     def __init__(self, report: socket.socket, calls: socket.socket, job: dict[str, Any]) -> None:
         self._report = report
-        self._untold: list[bytes] = []
-        self._clock = Clock(self._tell_now, self._flush)
+        self._clock = Clock(self._tell)
         self._link = Link(calls, self._clock)
         self._job = job
         module = sys.modules[TESTS] = types.ModuleType(TESTS)
@@ -154,7 +153,7 @@ class Tester:
             results.leave("the code did not run")
         else:
             self._run_all(program, told, results)
-        self._tell_now({"done": True})
+        self._tell({"done": True})
 
     def _load(self) -> dict[str, Told] | None:
         """Run setup and code, and give the names they left; None where they did not run."""
@@ -345,19 +344,10 @@ class Tester:
 
     def _refuse(self, problem: str) -> None:
         self._tell({"problem": problem})
-        self._tell_now({"done": True})
+        self._tell({"done": True})
 
     def _tell(self, message: dict[str, Any]) -> None:
-        """Have a message told with those that follow, as each by itself costs more than a test."""
-        self._untold.append(frames.framed(frames.pack(message)))
-
-    def _tell_now(self, message: dict[str, Any]) -> None:
-        self._tell(message)
-        self._flush()
-
-    def _flush(self) -> None:
-        told, self._untold = b"".join(self._untold), []
-        self._report.sendall(told)
+        frames.send(self._report, message)
 
 
 class CodeRecorder(Recorder):

@@ -7,6 +7,13 @@ that no naive grader falls for would prove nothing and is not here.
 Not here either is what passes weak tests by plain values, in any grader and rightly so: NaN
 where a test asks `not abs(got - 3) > 1e-9`, or emptying an argument that the test computes its
 own expectation from afterwards.
+
+And not here is what ours falls for, as what is asked is the code's to say. Objects of a class that
+the tests name answer for themselves when they are compared with each other, ordered, or asked
+how far they are from a number; two objects of a class of the setup, which lives with the code, may
+be made alike. What the tests do with a value is theirs: they run text that they `eval`, and open
+or remove the path that they are given. What can be read in the interpreter's folders, data sets
+among it, can be read by the code; and it may use all processors until its time is over.
 """
 
 from __future__ import annotations

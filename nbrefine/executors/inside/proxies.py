@@ -156,7 +156,10 @@ class _Search:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if arguments and not any(isinstance(each, Code) for each in arguments):
-            raise _without(self._owner, self._name)
+            kind = type(self._owner).__name__
+            raise AttributeError(
+                f"{kind}.{self._name} is not told what tests look for that do not name {kind}"
+            )
         return self._method(*arguments, **named)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Mapping
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from nbrefine.config.backends import BackendFactory, given
@@ -25,6 +25,7 @@ from nbrefine.env.single import Problem, SingleTurnEnvironment
 from nbrefine.errors import UsageError
 from nbrefine.executors import CodeExecutor
 from nbrefine.extractors import CodeBlockExtractor, Extractor, make_extractor
+from nbrefine.kernel.processes.runtime import RuntimeFolder
 from nbrefine.models import Model
 from nbrefine.rewards.base import RewardFunction
 from nbrefine.rewards.code import CodeExecutionReward
@@ -87,7 +88,12 @@ def _loop(
     if execution is not None:
         code = extractor or CodeBlockExtractor(_language(config))
         rewards.append(
-            CodeExecutionReward(_executor(config), code_extractor=code, timeout=execution.timeout)
+            CodeExecutionReward(
+                _executor(config),
+                code_extractor=code,
+                timeout=execution.timeout,
+                close_executor=True,
+            )
         )
     if config.judge is not None:
         owned.append(BackendFactory.create(config.judge.model))
@@ -307,15 +313,16 @@ class _InItsOwnFolder(NotebookEnvironment):
     """Live kernels that work in a folder which goes with them."""
 
     def __init__(self, tasks: list[Task], **settings: Any) -> None:
-        self._own = TemporaryDirectory(prefix="nbrefine-", ignore_cleanup_errors=True)
+        self._own = RuntimeFolder()  # locked: others sweep away what nobody has
+        self._left = weakref.finalize(self, self._own.remove)
         try:
-            super().__init__(tasks, cwd=self._own.name, **settings)
+            super().__init__(tasks, cwd=self._own.path, **settings)
         except BaseException:
-            self._own.cleanup()
+            self._left()
             raise
 
     async def _close(self) -> None:
         try:
             await super()._close()
         finally:
-            await asyncio.to_thread(self._own.cleanup)
+            await asyncio.to_thread(self._left)

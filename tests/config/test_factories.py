@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from nbrefine.env.notebook import NotebookEnvironment
 from nbrefine.env.reasoning import ReasoningGymEnvironment
 from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.executors import ContainerCodeExecutor
+from nbrefine.kernel.processes.runtime import _sweep
 from nbrefine.models.openai import OpenAIModel
 from nbrefine.models.recorded import RecordedModel
 from nbrefine.models.scripted import ScriptedModel
@@ -412,6 +414,9 @@ def test_cells_on_a_live_kernel_are_an_adapter(doubles: str) -> None:
         assert folder != Path.cwd()
         results = stepped(env, fenced("open('left', 'w')"), fenced("double = lambda x: 2 * x"))
         assert [r.terminated for r in results] == [False, True]
+        assert (folder / "left").exists()
+        os.utime(folder, (0, 0))
+        _sweep(folder.parent)  # as every other process does that begins to start kernels
         assert (folder / "left").exists()
     assert not folder.exists()
     assert not Path("left").exists()

@@ -237,7 +237,7 @@ class Grader(Closing):
                     hint="Give the grader a SubprocessCodeExecutor",
                 )
             results.append(result)
-        # One that ended in time is what the code does; of two that did not, the one that got further.
+        # One that ended in time is what counts; of two that did not, the one that got further.
         said = max(results, key=lambda result: (not _timed_out(result), result.passed))
         return _Check(said, len(results) > 1)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import sys
 from collections.abc import Iterable
@@ -66,7 +67,7 @@ class Names:
         self._entry = _parsed_names(entry_point)
         self.helpers -= self._entry
 
-    @property
+    @functools.cached_property
     def known_classes(self) -> set[str]:
         """Names of the classes that the tests are about, as far as their text tells.
 

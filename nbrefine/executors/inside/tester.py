@@ -99,6 +99,7 @@ def prepare(tests: str, setup: str, entry_point: str) -> tuple[Program, Names]:
     """
     program = Program(cases.plan(tests, entry_point))
     names = Names(tests, setup, entry_point)
+    names.known_classes  # noqa: B018 - found here, once for all that are forked
     program.compile()
     return program, names
 

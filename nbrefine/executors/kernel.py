@@ -22,6 +22,7 @@ from nbrefine.executors.account import with_message
 from nbrefine.executors.base import CodeExecutionResult
 from nbrefine.executors.live import NONE_FOUND, ending, planned, run_behind, run_steps_behind
 from nbrefine.executors.tally import Tally
+from nbrefine.kernel.branching import branch
 from nbrefine.kernel.helper import ask
 from nbrefine.kernel.live import Kernel
 from nbrefine.kernel.pool import KernelPool
@@ -234,7 +235,7 @@ class _FreshKernels:
                     self._name, preload=self._preload, size=self._size, cwd=work
                 )
         if self._base is not None:
-            return await self._base.branch()
+            return Kernel(await branch(self._base.core, direct=True))
         assert self._pool is not None
         return await self._pool.take()
 
@@ -249,7 +250,7 @@ class _FreshKernels:
         )
         try:
             await ask(base.core, "trial", "close", "")  # which brings the machinery in
-            async with base.branch():
+            async with Kernel(await branch(base.core, direct=True)):
                 self._base = base
         except BranchRefused:
             pass

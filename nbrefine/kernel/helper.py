@@ -46,11 +46,11 @@ _MODULES = (
 """In the order of their imports of each other."""
 
 _SYS = (
-    "[kind for kind in ().__class__.__base__.__subclasses__() "
-    'if ().__class__.__class__.__dict__["__name__"].__get__(kind) == "_wrap_close" '
-    'and kind.__module__ == "os"]'
-    '[0].__init__.__globals__["sys"]'
+    "[kind for kind in ().__class__.__class__.__subclasses__(().__class__.__class__) "
+    'if kind.__module__ == "enum"][0].__contains__.__globals__["sys"]'
 )
+"""Through the metaclasses, which are few: to list all classes is to copy, in a branch, the pages
+that they are on, which takes longer than most calls."""
 
 _INSTALL = """
 import builtins, sys, types

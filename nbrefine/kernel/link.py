@@ -16,6 +16,7 @@ from uuid import uuid4
 from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
 from nbrefine.kernel.messages.channels import Channel, Channels
 from nbrefine.kernel.messages.collect import OutputLimits
+from nbrefine.kernel.messages.direct import Direct
 from nbrefine.kernel.messages.execution import Execution, private_nonce
 from nbrefine.kernel.processes.forked import ForkedKernel
 from nbrefine.kernel.processes.keeper import Keeper
@@ -71,7 +72,13 @@ class Link:
         self._progress = asyncio.Event()
         self.died.add_done_callback(lambda _: self._progress.set())
         self._broken = asyncio.Event()  # the kernel's end of IOPub is gone
-        self._channels = Channels(connection, self._deliver, reconnect=10 if process else 100)
+        self._channels: Channels | Direct
+        direct = process.direct if isinstance(process, ForkedKernel) else None
+        if direct is not None:
+            self._channels = Direct(direct, self._deliver)
+            self._heard = True
+        else:
+            self._channels = Channels(connection, self._deliver, reconnect=10 if process else 100)
         self._vigil = loop.create_task(self._watch()) if process else None
         self._closing: asyncio.Task[None] | None = None
 

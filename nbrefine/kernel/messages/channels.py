@@ -76,7 +76,7 @@ class Channels:
         self._inbox: deque[tuple[Channel, Message]] = deque()
         self._scheduled = False
         self._gathered: list[tuple[Channel, Message]] = []  # the thread's own
-        self._parent: tuple[bytes, Message] = (b"", {})
+        self._reader = Reader(self._session)
         self._outbox: deque[tuple[str, list[bytes]]] = deque()
         self._lock = threading.Lock()
         self._closing = False
@@ -194,7 +194,7 @@ class Channels:
             except zmq.Again:
                 break
             try:
-                message = self._read(frames)
+                message = self._reader.read(frames)
             except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
                 self._gathered.append(("unreadable", {"reason": str(error)}))
                 urgent = True
@@ -202,28 +202,6 @@ class Channels:
             self._gathered.append((channel, message))
             urgent = bool(urgent) or message["msg_type"] != "stream"
         return urgent
-
-    def _read(self, frames: list[bytes]) -> Message:
-        """Check a message's signature and take it apart.
-
-        `Session.deserialize` spends most of its 75 microseconds on turning dates, of which we
-        show one or two a cell, into objects; and the parent is the same for a whole cell.
-        """
-        parts: list[Any] = self._session.feed_identities(frames)[1]
-        signature, header, parent, metadata, content = parts[:5]
-        signed = self._session.sign(parts[1:5])
-        if self._session.auth is not None and not hmac.compare_digest(signature, signed):
-            raise ValueError("its signature is not the kernel's")
-        if parent != self._parent[0]:
-            self._parent = (parent, self._session.unpack(parent))
-        head = self._session.unpack(header)
-        return {
-            "header": head,
-            "msg_type": head["msg_type"],
-            "parent_header": self._parent[1],
-            "metadata": {} if metadata == b"{}" else self._session.unpack(metadata),
-            "content": self._session.unpack(content),
-        }
 
     def _hand_over(self) -> None:
         with self._lock:
@@ -244,6 +222,36 @@ class Channels:
                 self._deliver(channel, message)
             except Exception as error:  # noqa: BLE001 - one message must not take all with it
                 self._deliver("unreadable", {"reason": f"{type(error).__name__}: {error}"})
+
+
+class Reader:
+    """Takes the messages of one kernel apart."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._parent: tuple[bytes, Message] = (b"", {})
+
+    def read(self, frames: list[bytes]) -> Message:
+        """Check a message's signature and take it apart.
+
+        `Session.deserialize` spends most of its 75 microseconds on turning dates, of which we
+        show one or two a cell, into objects; and the parent is the same for a whole cell.
+        """
+        parts: list[Any] = self._session.feed_identities(frames)[1]
+        signature, header, parent, metadata, content = parts[:5]
+        signed = self._session.sign(parts[1:5])
+        if self._session.auth is not None and not hmac.compare_digest(signature, signed):
+            raise ValueError("its signature is not the kernel's")
+        if parent != self._parent[0]:
+            self._parent = (parent, self._session.unpack(parent))
+        head = self._session.unpack(header)
+        return {
+            "header": head,
+            "msg_type": head["msg_type"],
+            "parent_header": self._parent[1],
+            "metadata": {} if metadata == b"{}" else self._session.unpack(metadata),
+            "content": self._session.unpack(content),
+        }
 
 
 def _bytes(key: str | bytes) -> bytes:

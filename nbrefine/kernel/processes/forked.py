@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from nbrefine.errors import KernelError, KernelStartError
+from nbrefine.kernel.inside.branching import wire
 from nbrefine.kernel.processes.forking import Forked, Nursery, forked_pids, nurseries
 from nbrefine.kernel.processes.keeper import Keeper
 from nbrefine.kernel.processes.launch import Launch
@@ -64,6 +65,8 @@ class ForkedKernel(Lifetime):
         self._number = number
         self._nursery = nursery
         self._forked: Forked | None = None
+        self.direct: socket.socket | None = None
+        """Our end of its only connection, where it has no sockets; the reader's."""
         self._watch: asyncio.Task[None] | None = None
         self._released = False
         keeper.acquire()
@@ -117,13 +120,16 @@ class ForkedKernel(Lifetime):
     async def _ask(self, spawn: dict[str, Any]) -> None:
         mouth = self._listen()
         nothing = os.open(os.devnull, os.O_RDWR)
+        source = nothing
+        if spawn.get("direct"):
+            self.direct, far = wire.pair()
+            source = far.detach()
         try:
             self._forked = await self._nursery.fork(
-                "kernel", spawn, (nothing, nothing, mouth), heirs=self._heirs()
+                "kernel", spawn, (source, nothing, mouth), heirs=self._heirs()
             )
         finally:
-            os.close(nothing)
-            os.close(mouth)
+            wire.close(sorted({source, nothing, mouth}))
         self.pid = self._forked.pid
         self._watch = asyncio.ensure_future(self._attend(self._forked))
 
@@ -214,9 +220,14 @@ class ForkedKernel(Lifetime):
         if self._forked is not None:
             self._forked.close()
         self._stop_listening()
-        folder = Path(self.connection["ip"])
-        files = [Path(f"{folder}-{port}") for port in range(1, _CHANNELS + 1)]
-        for each in (*files, Path(self.connection_file), self._crash):
+        files = [self._crash]
+        if self.direct is not None:
+            self.direct.close()
+        else:
+            folder = self.connection["ip"]
+            files += [Path(f"{folder}-{port}") for port in range(1, _CHANNELS + 1)]
+            files.append(Path(self.connection_file))
+        for each in files:
             with contextlib.suppress(OSError):
                 each.unlink()
         self.keeper.release()
@@ -264,6 +275,7 @@ class Branch(ForkedKernel):
         launch: Launch | None,
         *,
         overlay: Mapping[str, Any] | None = None,
+        direct: bool = False,
         limit: float = 30.0,
     ) -> Branch:
         """Fork a branch and wait until its sockets are there.
@@ -273,6 +285,7 @@ class Branch(ForkedKernel):
         keeper: the session's.
         launch: how the first kernel of the session was started; None if not by us.
         overlay: what it sees instead of its working folder.
+        direct: have it speak over one socket with us, and to nobody else.
         limit: seconds until it must be ready.
 
         Raises
@@ -282,6 +295,8 @@ class Branch(ForkedKernel):
         keeper.add(checkpoint)
         name = launch.name if launch else ""
         branch = cls(keeper, checkpoint, name=name, display_name=name)
-        settings = {"arguments": (), "overlay": overlay, "reseed": False}
+        settings = {"arguments": (), "overlay": overlay, "reseed": False, "direct": direct}
+        if direct:
+            branch.unbranchable, branch.connection_file = "it was branched for one run", ""
         await branch._come_up(limit, settings)
         return branch

@@ -7,6 +7,8 @@ Python 3.10 on that has ipykernel 7; they use the standard library and ipykernel
     nursery     a process with one thread that forks on request: template, keeper, checkpoint
     app         builds the kernel, and runs throw-away code so that a first cell finds all imported
     plumbing    attaches sockets, threads and an event loop to a built kernel, and detaches them
+    direct      attaches no more than a socket, for kernels that live for one cell
+    framing     messages on that socket
     serving     runs a kernel, and forks it at a cell boundary
     wire        the messages between a controller and all of these
     hazards     finds what a fork would break, before it

@@ -103,9 +103,7 @@ class Plumbing:
     @property
     def streams(self) -> list[Any]:
         """The streams of ipykernel that are open, whatever `sys.stdout` may be by now."""
-        kernel = self.app.kernel
-        found = (kernel._stdout, kernel._stderr)
-        return [each for each in found if getattr(each, "pub_thread", None) is not None]
+        return open_streams(self.app.kernel)
 
     @property
     def ports(self) -> dict[str, int]:
@@ -300,20 +298,7 @@ class Plumbing:
             app.kernel._stdout, app.kernel._stderr = sys.stdout, sys.stderr
             return
         for stream in streams:
-            stream.session = app.session
-            stream.pub_thread, stream._io_loop = app.iopub_thread, app.iopub_thread.io_loop
-            stream._master_pid = os.getpid()
-            stream._flush_pending = stream._subprocess_flush_pending = False
-            stream._buffer_lock, stream._buffers = threading.RLock(), defaultdict(StringIO)
-            if stream._should_watch:
-                standard = stream._original_stdstream_fd
-                os.dup2(standard, stream._original_stdstream_copy, inheritable=False)
-                stream._fid, write = os.pipe()
-                os.dup2(write, standard)
-                os.close(write)
-                stream._exc = None
-                stream.watch_fd_thread = threading.Thread(target=stream._watch_pipe_fd, daemon=True)
-                stream.watch_fd_thread.start()
+            renew(stream, app.iopub_thread, app.session)
         app.displayhook.session, app.displayhook.pub_socket = app.session, app.iopub_socket
 
     def _init_kernel(self) -> None:
@@ -435,6 +420,34 @@ _OF_BOTH = (
     "debug_shell_socket",
 )
 _OF_KERNEL = ("shell_stream", "control_stream", "debugpy_stream", "debugger")
+
+
+def open_streams(kernel: Any) -> list[Any]:
+    """Give the streams of ipykernel that are open, whatever `sys.stdout` may be by now."""
+    found = (kernel._stdout, kernel._stderr)
+    return [each for each in found if getattr(each, "pub_thread", None) is not None]
+
+
+def renew(stream: Any, publisher: Any, session: Any) -> None:
+    """Give a stream of ipykernel new insides, and a new thread for what bypasses it.
+
+    Parameters
+    ----------
+    publisher: an IOPub thread.
+    """
+    stream.session, stream.pub_thread, stream._io_loop = session, publisher, publisher.io_loop
+    stream._master_pid = os.getpid()
+    stream._flush_pending = stream._subprocess_flush_pending = False
+    stream._buffer_lock, stream._buffers = threading.RLock(), defaultdict(StringIO)
+    if stream._should_watch:
+        standard = stream._original_stdstream_fd
+        os.dup2(standard, stream._original_stdstream_copy, inheritable=False)
+        stream._fid, write = os.pipe()
+        os.dup2(write, standard)
+        os.close(write)
+        stream._exc = None
+        stream.watch_fd_thread = threading.Thread(target=stream._watch_pipe_fd, daemon=True)
+        stream.watch_fd_thread.start()
 
 
 def end(pid: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import fcntl
 import gc
 import importlib.util
 import multiprocessing.process
@@ -22,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import hazards, overlay, wire
+from . import direct, hazards, overlay, wire
 from .app import configure, start_up
 from .carry import Carried, resume_exit_work
 from .nursery import Nursery, Order, has_children
@@ -207,13 +208,16 @@ class Server:
             if fresh:
                 start_up(self.app)
 
-        self.plumbing.attach(
-            spawn["connection"],
-            str(spawn.get("connection_file") or ""),
-            order.line,
-            unlimited=bool(nonce),
-            before_start=before_start,
-        )
+        if spawn.get("direct"):
+            direct.attach(self.app, _from_stdin(), before_start)
+        else:
+            self.plumbing.attach(
+                spawn["connection"],
+                str(spawn.get("connection_file") or ""),
+                order.line,
+                unlimited=bool(nonce),
+                before_start=before_start,
+            )
         ready = {
             "pid": os.getpid(),
             "ports": self.plumbing.ports,
@@ -328,6 +332,15 @@ def surround(spawn: dict[str, Any]) -> None:
         time.tzset()
     if spawn.get("cwd"):
         os.chdir(spawn["cwd"])
+
+
+def _from_stdin() -> int:
+    """Take the socket that stands where standard input will be, and put nothing there."""
+    taken = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return taken
 
 
 def _house_multiprocessing() -> None:

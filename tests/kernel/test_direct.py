@@ -1,0 +1,130 @@
+"""Branches that speak over one socket with us: cells as anywhere, and nothing left of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nbrefine._portal import Run
+from nbrefine.errors import BranchRefused
+from nbrefine.kernel import Kernel
+from nbrefine.kernel.branching import branch
+from nbrefine.outputs import Display, Stream
+
+
+def branched(kernel: Kernel) -> Kernel:
+    async def work() -> Kernel:
+        return Kernel(await branch(kernel.core, direct=True))
+
+    return Run(work()).result()
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[Kernel]:
+    with Kernel.start() as started:
+        started.run("state = [1, 2, 3]").result()
+        yield started
+
+
+@pytest.fixture
+def direct(origin: Kernel) -> Iterator[Kernel]:
+    with branched(origin) as made:
+        yield made
+
+
+def test_it_has_the_state_and_gives_all_kinds_of_output_in_order(direct: Kernel) -> None:
+    result = direct.run(
+        "import sys\nprint('out')\ndisplay(state)\nprint('err', file=sys.stderr)\nlen(state)"
+    ).result()
+    assert result.ok
+    assert [each.text for each in result.outputs if isinstance(each, Stream)] == ["out\n", "err\n"]
+    shown = [each.data["text/plain"] for each in result.outputs if isinstance(each, Display)]
+    assert shown == ["[1, 2, 3]", "3"]
+    assert isinstance(result.outputs[0], Stream)
+
+
+def test_what_a_program_prints_is_an_output(direct: Kernel) -> None:
+    source = """
+import os, sys, time
+os.system("echo from a program")
+while not sys.stdout._buffers:  # a thread of ipykernel's reads it
+    time.sleep(0)
+"""
+    result = direct.run(source).result()
+    assert result.text == "from a program\n"
+
+
+def test_errors_and_cells_that_await(direct: Kernel) -> None:
+    failed = direct.run("def f():\n    return 1 / 0\nf()").result()
+    assert failed.error is not None
+    assert (failed.status, failed.error.ename) == ("error", "ZeroDivisionError")
+    awaited = "import asyncio\nawait asyncio.sleep(0)\nawait asyncio.sleep(0, 'slept')"
+    assert direct.run(awaited).result().text == "'slept'\n"
+    assert direct.run("input()").result().status == "error"  # there is nobody to ask
+
+
+def test_sources_and_values_far_larger_than_a_packet(direct: Kernel) -> None:
+    source = f"text = '{'x' * 500_000}'\nprint(text)"
+    assert direct.run(source).result().text == "x" * 500_000 + "\n"
+
+
+def test_an_interrupt_in_a_flood_leaves_messages_whole(direct: Kernel) -> None:
+    flood = "from IPython.display import publish_display_data\nwhile True:\n"
+    flood += "    publish_display_data({'text/plain': 'x' * 300_000})"
+    result = direct.run(flood, timeout=0.5).result()
+    assert result.status == "timeout"
+    assert "SIGKILL" not in result.rungs
+    assert result.notes == ()
+    assert direct.run("1 + 1").result().text == "2\n"
+
+
+def test_what_forked_processes_print_comes_whole(direct: Kernel) -> None:
+    source = """
+import os
+for letter in "ab":
+    if not (pid := os.fork()):
+        for _ in range(5):
+            print(letter * 90_000 + "\\n", end="", flush=True)
+        os._exit(0)
+for _ in "ab":
+    os.wait()
+"""
+    result = direct.run(source).result()
+    lines = result.text.split()
+    assert sorted(lines) == ["a" * 90_000] * 5 + ["b" * 90_000] * 5
+
+
+def test_a_death_is_told_with_its_last_words(direct: Kernel) -> None:
+    result = direct.run("import os\nos.write(2, b'last words')\nos._exit(3)").result()
+    assert result.death is not None
+    assert result.death.exit_code == 3
+    assert not direct.alive
+
+
+def test_it_cannot_be_branched(direct: Kernel) -> None:
+    with pytest.raises(BranchRefused, match="it was branched for one run"):
+        direct.branch().result()
+    assert direct.run("len(state)").result().text == "3\n"
+
+
+def test_nothing_is_left_of_it(origin: Kernel, until: Callable[..., None]) -> None:
+    with branched(origin) as first:  # and what is made once
+        first.run("1").result()
+    process = psutil.Process()
+    before = process.num_fds(), process.num_threads(), sorted(_folder(origin).iterdir())
+    for _ in range(3):
+        with branched(origin) as made:
+            assert made.connection_file == ""
+            assert made.run("len(state)").result().text == "3\n"
+    until(
+        lambda: (
+            (process.num_fds(), process.num_threads(), sorted(_folder(origin).iterdir())) == before
+        )
+    )
+
+
+def _folder(kernel: Kernel) -> Path:
+    return Path(kernel.connection_file).parent

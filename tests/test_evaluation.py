@@ -392,6 +392,39 @@ def test_a_task_whose_reference_fails_here_counts_for_nothing_solved_or_not() ->
     assert (metrics.invalid_tasks, metrics.accuracy.n) == (2, 0)
     (rows,) = result.rows.values()
     assert all("the reference fails here" in row.detail for row in rows)
+    assert [finding.kind for row in rows for finding in row.findings] == ["reference-fails"] * 2
+    assert [finding.kind for finding in result.findings["coding"]] == ["reference-fails"]
+
+
+def test_a_test_that_different_samples_fail_alike_is_told_with_the_results(
+    tmp_path: Path,
+) -> None:
+    replies = [fenced(f"def double(x): return {value}") for value in ("2 * x", "x + x", "x << 1")]
+    tests = "assert double(1) == 2\nassert double(4) == 9"  # 8 would be right
+    rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
+    problem = Problem(Task("Write double(x).", id="double", tests=tests))
+    with SingleTurnEnvironment([problem], rewards=rewards, name="coding") as env:
+        result = run_evaluation(env, replies, samples=3, batch_size=1, output_dir=tmp_path)
+    (finding,) = result.findings["coding"]
+    assert (finding.kind, finding.task, finding.likely) == ("same-failure", "double", True)
+    assert "8, where it wants 9" in finding.detail
+    assert result.metrics["coding"].accuracy.n == 3  # no figure depends on it
+    (told,) = json.loads((tmp_path / "summary.json").read_text())["findings"]["coding"]
+    assert told["detail"] == finding.detail
+
+
+def test_findings_of_an_episode_are_kept_with_its_row(tmp_path: Path) -> None:
+    tests = "import nowhere_to_be_found\nassert double(1) == 2"
+    rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
+    problem = Problem(Task("Write double(x).", id="double", tests=tests, entry_point="double"))
+    code = fenced("def double(x): return 2 * x")
+    with SingleTurnEnvironment([problem], rewards=rewards, name="coding") as env:
+        first = run_evaluation(env, [code], output_dir=tmp_path)
+        later = run_evaluation(env, [], output_dir=tmp_path)
+    (finding,) = first.findings["coding"]
+    assert finding.kind == "test-error"
+    assert later.rows == first.rows
+    assert later.findings == first.findings
 
 
 def test_a_task_with_hidden_tests_alone_is_judged_by_its_grade(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -19,6 +19,7 @@ from nbrefine.cli.run import MODEL, stopping_on_signals
 if TYPE_CHECKING:
     from nbrefine.config import EvalConfig
     from nbrefine.evaluation import EvaluationResult, Row
+    from nbrefine.findings import Finding
     from nbrefine.metrics import Metrics
 
 EXIT_CODES = (
@@ -134,7 +135,7 @@ def report(result: EvaluationResult, config: EvalConfig) -> None:
     width = None if sys.stdout.isatty() else 200
     Console(highlight=False, markup=False, width=width).print(table)
     for name, metrics in result.metrics.items():
-        for line in _remarks(metrics, result.rows[name]):
+        for line in (*_remarks(metrics, result.rows[name]), *_doubts(result.findings[name])):
             typer.echo(f"{name}: {line}" if len(result.metrics) > 1 else line)
     if len(result.metrics) > 1:
         both = result.accuracy
@@ -147,6 +148,21 @@ def report(result: EvaluationResult, config: EvalConfig) -> None:
     elif result.errored:
         typer.echo("The same command does again what ended in trouble", err=True)
     typer.echo(f"Model: {result.model}   Results: {config.output_dir}")
+
+
+DOUBTS = 3
+"""How many tests that may be wrong are named; the results hold all of them."""
+
+
+def _doubts(found: Sequence[Finding]) -> Iterator[str]:
+    """Tell of tests that may be wrong, the likely ones first."""
+    # What cannot be judged is told with what does not count.
+    found = [finding for finding in found if finding.kind != "reference-fails"]
+    for finding in sorted(found, key=lambda finding: not finding.likely)[:DOUBTS]:
+        task = f" of {finding.task}" if finding.task else ""
+        yield f"possible trouble with the tests{task}: {_line(finding.detail)}"
+    if len(found) > DOUBTS:
+        yield f"the same holds for {len(found) - DOUBTS} more tests"
 
 
 def _figures(metrics: Metrics, most: int) -> list[str]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from nbrefine.driver import stop_for
 from nbrefine.errors import InvalidTaskError, ModelAuthError, NbrefineError, UsageError
 from nbrefine.evaluation.results import ResultsFile, Row, plain
+from nbrefine.findings import Finding, findings, suspect_reference, suspect_tiers
 from nbrefine.metrics import outcome_of
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.code import program_of
-from nbrefine.rewards.grader import Grade
+from nbrefine.rewards.grader import Grade, Preflight
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig, record_name
 from nbrefine.taskdata.columns import defines
 from nbrefine.trajectory import Trajectory
@@ -207,4 +208,16 @@ def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) ->
         stop=episode.stop.reason,
         detail=clean_text(told or episode.stop.detail),
         tests=(tests.passed, tests.total) if tests else None,
+        findings=_suspected(episode, grade),
     )
+
+
+def _suspected(episode: Episode, grade: Grade | None) -> tuple[Finding, ...]:
+    """Find tests that seem to be wrong, by one episode and its grade."""
+    found = findings(episode)
+    if grade is None:
+        return found
+    if grade.verdict == "invalid-task":
+        reference = suspect_reference(episode.task, Preflight(grade.detail))
+        return (*found, reference) if reference is not None else found
+    return (*found, *suspect_tiers(episode.task, grade))

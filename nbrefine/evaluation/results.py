@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, cast, get_args
@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from nbrefine._version import __version__
 from nbrefine.errors import RecordError, UsageError
+from nbrefine.findings import Finding, findings
 from nbrefine.metrics import Aggregate, Metrics, Outcome, aggregate, compute_all_metrics
 from nbrefine.notebook.files import replace_file, unreadable, unwritable
 from nbrefine.trajectory import Trajectory
@@ -45,6 +46,8 @@ class Row:
     """How many tests the last submission passed, and how many there were."""
     notebook: str = ""
     """The episode's record, relative to the file's folder, where it is kept."""
+    findings: tuple[Finding, ...] = ()
+    """Signs in this episode that a test is wrong."""
 
     @property
     def errored(self) -> bool:
@@ -75,6 +78,7 @@ class Row:
             "cached_tokens": outcome.usage.cached_tokens,
             "seconds": outcome.seconds,
             "notebook": self.notebook,
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
     @classmethod
@@ -110,7 +114,12 @@ class Row:
             detail=row["detail"],
             tests=cast("tuple[int, int]", tuple(row["tests"])) if row["tests"] else None,
             notebook=row["notebook"],
+            findings=tuple(_finding(each) for each in row["findings"]),
         )
+
+
+def _finding(told: Mapping[str, Any]) -> Finding:
+    return Finding(**{**told, "evidence": tuple(told["evidence"])})
 
 
 def _finite(reward: float) -> float | None:
@@ -137,6 +146,23 @@ class EvaluationResult:
         return aggregate(metrics.accuracy for metrics in self.metrics.values())
 
     @property
+    def findings(self) -> dict[str, tuple[Finding, ...]]:
+        """Signs that tests are wrong, for a person to decide; no figure depends on them.
+
+        By all samples of a task together, as far as they are of this run, or else by one episode.
+        """
+        return {name: self._findings(name) for name in self.rows}
+
+    def _findings(self, name: str) -> tuple[Finding, ...]:
+        together = findings(each.episode for each in self.trajectories.get(name, ()))
+        alone = (finding for row in self.rows[name] for finding in row.findings)
+        # What all samples say of a test takes the place of what each of them says.
+        known: dict[tuple[str, str, str], Finding] = {}
+        for each in (*together, *alone):
+            known.setdefault((each.task or each.detail, each.kind, each.test), each)
+        return tuple(known.values())
+
+    @property
     def errored(self) -> int:
         """How many episodes ended in the host's trouble."""
         return sum(row.errored for rows in self.rows.values() for row in rows)
@@ -151,6 +177,10 @@ class EvaluationResult:
             "settings": dict(self.settings),
             "accuracy": self.accuracy.to_dict(),
             "metrics": {name: metrics.to_dict() for name, metrics in self.metrics.items()},
+            "findings": {
+                name: [asdict(finding) for finding in found]
+                for name, found in self.findings.items()
+            },
         }
         if include_results:
             told["results"] = {

@@ -32,8 +32,8 @@ class IterativeCodingEnvironment:
     - `judge_backend` is a model that comments on each submission, as the signal
       "judge_feedback"; its score is a PROCESS reward and cannot end an episode;
     - `extra_rewards` judge a submission beside the tests;
-    - `executor` runs code with tests in place of a `SubprocessCodeExecutor`; it is closed with
-      the environment;
+    - `executor` runs code with tests in place of a `SubprocessCodeExecutor`, and stays open when
+      the environment is closed;
     - `hf_kwargs` go to `HuggingFaceEnvironment`: split, subset, size, data_files, offline …
     """
 
@@ -105,6 +105,7 @@ class IterativeCodingEnvironment:
         UsageError: no kernel of the language is installed, the rows cannot be read, a named
             column is not among theirs, or they hold no tests.
         """
+        own = executor is None
         executor = executor or executor_for(language)
         extractor = submission_extractor or CodeBlockExtractor(language)
         inner = HuggingFaceEnvironment(
@@ -125,6 +126,7 @@ class IterativeCodingEnvironment:
             executor,
             timeout,
             extractor,
+            own=own,
             judge_backend=judge_backend,
             judge_template=judge_template,
             extra=extra_rewards,
@@ -142,13 +144,17 @@ def _rewards(
     timeout: float,
     extractor: Extractor = _PYTHON,
     *,
+    own: bool = False,
     judge_backend: Any,
     judge_template: str = "iterative_feedback",
     extra: Iterable[RewardFunction],
 ) -> tuple[RewardFunction, ...]:
     # The loop shows these the whole response: the extractor reads what it was made for, once.
     tests = CodeExecutionReward(
-        executor or executor_for("python"), code_extractor=extractor, timeout=timeout
+        executor or executor_for("python"),
+        code_extractor=extractor,
+        timeout=timeout,
+        close_executor=own or executor is None,
     )
     if judge_backend is None:
         return (tests, *extra)

@@ -22,7 +22,7 @@ class ContainerEnvironment(Environment):
 
     Every `CodeExecutionReward` of it gets the container for its executor; tests stay outside. What
     else the environment has is had from here, too. Closing it closes the environment, the
-    container, and the executors that the rewards had before.
+    container, and the executors that the rewards had before and own (`close_executor`).
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class ContainerEnvironment(Environment):
         self.container = replace(container or ContainerConfig(), **fields)
         self.executor = ContainerCodeExecutor(self.container)
         """What runs the code."""
-        self._former = tuple(reward.executor for reward in rewards)
+        self._former = tuple(reward.executor for reward in rewards if reward.close_executor)
         for reward in rewards:
             reward.executor = self.executor
 

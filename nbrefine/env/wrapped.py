@@ -93,7 +93,7 @@ def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction])
     if len(untested) < len(tasks) and not any(map(_runs_tests, extra)):
         from nbrefine.executors import SubprocessCodeExecutor
 
-        rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)
+        rewards = (CodeExecutionReward(SubprocessCodeExecutor(), close_executor=True),)
     problems = [
         Problem(
             Task(

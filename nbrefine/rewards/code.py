@@ -104,7 +104,8 @@ class CodeExecutionReward(IOReward):
     `errors`, `compilation_error`, `tier`, `verdict` and the `cases` one by one (see `report_of`),
     or `no_tests`, or `extraction_failed`.
 
-    Closing it closes its executor.
+    An executor stays open for whoever made it, since others may use it too; one that nobody
+    closes ends with the process at the latest.
 
     Parameters
     ----------
@@ -114,6 +115,7 @@ class CodeExecutionReward(IOReward):
     test_extractor: gives the tests; by default `tests_of`.
     name, reward_type, weight: of the signals.
     timeout: seconds for the code and all of its tests.
+    close_executor: whether closing this closes the executor, which is then its own.
 
     Raises
     ------
@@ -130,6 +132,7 @@ class CodeExecutionReward(IOReward):
         reward_type: RewardType = RewardType.OUTCOME,
         weight: float = 1.0,
         timeout: float = 30.0,
+        close_executor: bool = False,
     ) -> None:
         if not callable(getattr(executor, "execute", getattr(executor, "aexecute", None))):
             raise UsageError(
@@ -145,6 +148,7 @@ class CodeExecutionReward(IOReward):
         self.reward_type = reward_type
         self.weight = weight
         self.timeout = timeout
+        self.close_executor = close_executor
 
     def __repr__(self) -> str:
         return f"CodeExecutionReward({self.executor!r}, name={self.name!r})"
@@ -238,7 +242,7 @@ class CodeExecutionReward(IOReward):
 
     async def _close(self) -> None:
         aclose = getattr(self.executor, "aclose", None)
-        if aclose is not None:
+        if self.close_executor and aclose is not None:
             await aclose()
 
 

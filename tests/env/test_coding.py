@@ -191,7 +191,7 @@ class Noting:
         partial(IterativeCodingEnvironment.create, ROWS),
     ],
 )
-def test_the_time_limit_reaches_the_executor_which_is_closed_with_the_loop(
+def test_the_time_limit_reaches_the_executor_which_stays_open_for_its_maker(
     make: Callable[..., IterativeEnvironment],
 ) -> None:
     for given, expected in (({}, 30), ({"timeout": 7}, 7)):
@@ -200,7 +200,15 @@ def test_the_time_limit_reaches_the_executor_which_is_closed_with_the_loop(
             state, _ = env.reset()
             answer(env, state, fenced("x = 1"))
         assert [timeout for _, _, timeout in executor.asked] == [expected]
-        assert executor.closed == 1
+        assert executor.closed == 0
+
+
+def test_an_executor_that_a_loop_has_made_is_closed_with_it() -> None:
+    with IterativeCodingEnvironment.create(ROWS) as env:
+        (reward,) = env.reward_functions
+        assert isinstance(reward, CodeExecutionReward)
+    with pytest.raises(UsageError, match="closed"):
+        reward.executor.execute("", "assert True")
 
 
 def test_code_that_never_ends_is_stopped_at_the_limit() -> None:

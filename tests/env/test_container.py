@@ -152,17 +152,21 @@ def test_an_environment_in_a_container_can_be_wrapped_into_a_loop() -> None:
         assert metadata(second)["isolation"][0] == "no container"
 
 
-def test_closing_it_closes_what_ran_the_code_before_too() -> None:
-    former = SubprocessCodeExecutor(workers=1)
-    loop = IterativeEnvironment(
-        tasks=(IterativeTask("Write double(x)."),), extra_rewards=(CodeExecutionReward(former),)
-    )
-    environment = ContainerEnvironment(loop, PROCESS)
-    environment.close()
-    environment.close()
-    for executor in (former, environment.executor):
-        with pytest.raises(UsageError, match="closed"):
-            executor.execute("", "assert True")
+@pytest.mark.parametrize("owned", [True, False])
+def test_closing_it_closes_what_ran_the_code_before_where_the_reward_owns_it(owned: bool) -> None:
+    with SubprocessCodeExecutor(workers=1) as former:
+        reward = CodeExecutionReward(former, close_executor=owned)
+        tasks = (IterativeTask("Write double(x)."),)
+        environment = ContainerEnvironment(
+            IterativeEnvironment(tasks=tasks, extra_rewards=(reward,)), PROCESS
+        )
+        environment.close()
+        environment.close()
+        for executor in (*((former,) if owned else ()), environment.executor):
+            with pytest.raises(UsageError, match="closed"):
+                executor.execute("", "assert True")
+        if not owned:
+            assert former.execute("", "assert True").all_passed
 
 
 def test_a_grade_is_given_in_the_environment_s_container(wrapped: ContainerEnvironment) -> None:

@@ -141,7 +141,7 @@ STATEMENTS = {
         EXAMPLES + "a_factory_with_a_judge"
     ),
     "its time limit reaches the executor": (
-        CODING + "the_time_limit_reaches_the_executor_which_is_closed_with_the_loop"
+        CODING + "the_time_limit_reaches_the_executor_which_stays_open_for_its_maker"
     ),
     "a language without a kernel is refused": (
         CODING + "a_language_without_a_kernel_is_refused_before_anything_is_loaded"

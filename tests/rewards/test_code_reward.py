@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import json
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from nbrefine.errors import RunStopped, UsageError
@@ -489,7 +491,12 @@ def test_an_executor_that_is_told_everything_apart_is_awaited() -> None:
 
     executor = Started()
     before = having("assert f() == 1", setup="one = 1", entry_point="f")
-    with CodeExecutionReward(executor, timeout=3.0) as reward:  # type: ignore[arg-type]
+    owner = CodeExecutionReward(
+        executor,  # type: ignore[arg-type]
+        timeout=3.0,
+        close_executor=True,
+    )
+    with owner as reward:
         signal = reward.compute(before, Action(ADD), before)
     options = {"timeout": 3.0, "entry_point": "f", "setup": "one = 1"}
     assert told_apart == [((ADD, "assert f() == 1"), options)]
@@ -499,7 +506,30 @@ def test_an_executor_that_is_told_everything_apart_is_awaited() -> None:
 
 
 def test_closing_leaves_an_executor_alone_that_holds_nothing() -> None:
-    CodeExecutionReward(OwnExecutor()).close()
+    CodeExecutionReward(OwnExecutor(), close_executor=True).close()
+
+
+def test_an_executor_serves_two_rewards_and_stays_open_when_one_is_closed() -> None:
+    before = having("assert add(1, 2) == 3")
+    with SubprocessCodeExecutor(workers=1) as shared:
+        first, second = CodeExecutionReward(shared), CodeExecutionReward(shared)
+        first.close()
+        assert second.compute(before, Action(ADD), before).reward == 1.0
+
+
+def test_the_processes_of_an_executor_that_nobody_closes_end_with_its_reward() -> None:
+    own = psutil.Process()
+    earlier = set(own.children(recursive=True))
+    before = having("assert add(1, 2) == 3")
+    reward = CodeExecutionReward(SubprocessCodeExecutor(workers=1))
+    assert reward.compute(before, Action(ADD), before).reward == 1.0
+    left = set(own.children(recursive=True)) - earlier
+    assert left
+    reward.close()
+    del reward
+    gc.collect()
+    _, alive = psutil.wait_procs(left, timeout=60)
+    assert not alive
 
 
 def test_an_own_executor_runs_in_a_thread_of_its_own() -> None:

@@ -79,9 +79,8 @@ async def check(
                 await _leave(account, candidate)
             finally:
                 candidate.kill()
-        except BaseException:
-            tester.kill()  # else it has said that it is done, and so is about to end
-            raise
+        finally:
+            tester.kill()
         return account.result(
             stdout=await stdout.text(),
             stderr=await stderr.text(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import functools
 import itertools
 import os
 import shutil
@@ -24,6 +25,7 @@ from nbrefine.executors.live import NONE_FOUND, ending, planned, run_behind, run
 from nbrefine.executors.tally import Tally
 from nbrefine.kernel.branching import branch
 from nbrefine.kernel.helper import ask
+from nbrefine.kernel.inside.cases import Plan
 from nbrefine.kernel.live import Kernel
 from nbrefine.kernel.pool import KernelPool
 from nbrefine.kernel.processes.runtime import RuntimeFolder
@@ -32,6 +34,8 @@ from nbrefine.values import CaseResult, TestReport, Verdict
 
 PRINTED = 65_536
 """Characters kept of what code and tests print, to stdout and to stderr."""
+
+_PLANS = 256  # sources of tests whose plans are kept
 
 
 class KernelCodeExecutor(Closing):
@@ -140,7 +144,7 @@ class KernelCodeExecutor(Closing):
         self, code: str, tests: str, entry_point: str, limit: float
     ) -> CodeExecutionResult:
         try:
-            tally = Tally(planned(tests, entry_point), limit, max_timeouts=1)
+            tally = Tally(_planned(tests, entry_point), limit, max_timeouts=1)
         except InvalidTaskError as error:
             return _invalid(error.message)
         if not tally.plan.cases:
@@ -267,6 +271,12 @@ class _FreshKernels:
             if self._folder is not None:
                 self._folder.remove()
                 self._folder = None
+
+
+@functools.lru_cache(_PLANS)
+def _planned(tests: str, entry_point: str) -> Plan:
+    """Plan tests once for all code that is to pass them; nothing here uses the plan up."""
+    return planned(tests, entry_point)
 
 
 def _invalid(why: str) -> CodeExecutionResult:

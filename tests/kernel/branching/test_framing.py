@@ -29,3 +29,11 @@ def test_packets_of_two_senders_may_come_in_turn(monkeypatch: pytest.MonkeyPatch
     taken = [assembler.take(each) for each in turns]
     assert taken[:-2] == [None] * 4
     assert taken[-2:] == [(SHELL, [b"m" * (2 * PACKET)]), (IOPUB, [b"t" * (2 * PACKET)])]
+
+
+def test_a_message_that_was_broken_off_does_not_spoil_the_next_one() -> None:
+    assembler = Assembler()
+    first, *_ = packets(SHELL, [b"x" * (3 * PACKET)])
+    assert assembler.take(first) is None
+    (whole,) = packets(IOPUB, [b"y"])
+    assert assembler.take(whole) == (IOPUB, [b"y"])

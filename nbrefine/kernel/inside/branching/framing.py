@@ -17,7 +17,7 @@ SHELL, IOPUB = b"s", b"p"
 PACKET = 1 << 16
 """Bytes that a packet may have."""
 
-_HEAD = struct.Struct("!c?I")  # channel, whether more of the message follows, sender
+_HEAD = struct.Struct("!c??I")  # channel, whether a message begins, whether it goes on, sender
 _ROOM = PACKET - _HEAD.size
 
 
@@ -26,20 +26,21 @@ def packets(channel: bytes, frames: Sequence[bytes]) -> Iterator[bytes]:
     lengths = struct.pack(f"!{1 + len(frames)}I", len(frames), *map(len, frames))
     data = b"".join((lengths, *frames))
     for start in range(0, len(data), _ROOM):
-        more = start + _ROOM < len(data)
-        yield _HEAD.pack(channel, more, os.getpid()) + data[start : start + _ROOM]
+        head = _HEAD.pack(channel, start == 0, start + _ROOM < len(data), os.getpid())
+        yield head + data[start : start + _ROOM]
 
 
 class Assembler:
-    """Makes messages of packets again."""
+    """Makes messages of packets again; one that a signal handler has broken off is dropped."""
 
     def __init__(self) -> None:
         self._begun: dict[int, list[bytes]] = {}
 
     def take(self, packet: bytes) -> tuple[bytes, list[bytes]] | None:
         """Take a packet in; give channel and frames of the message it completes, if it does."""
-        channel, more, sender = _HEAD.unpack_from(packet)
-        parts = self._begun.setdefault(sender, [])
+        channel, begins, more, sender = _HEAD.unpack_from(packet)
+        parts = [] if begins else self._begun[sender]
+        self._begun[sender] = parts
         parts.append(packet[_HEAD.size :])
         if more:
             return None

@@ -162,7 +162,7 @@ def _doubts(found: Sequence[Finding]) -> Iterator[str]:
         task = f" of {finding.task}" if finding.task else ""
         yield f"possible trouble with the tests{task}: {_line(finding.detail)}"
     if len(found) > DOUBTS:
-        yield f"the same holds for {len(found) - DOUBTS} more tests"
+        yield f"tests that may be wrong beside these: {len(found) - DOUBTS}"
 
 
 def _figures(metrics: Metrics, most: int) -> list[str]:

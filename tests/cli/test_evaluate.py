@@ -22,6 +22,7 @@ from nbrefine.cli import call
 from nbrefine.cli.evaluate import report
 from nbrefine.config import EvalConfig
 from nbrefine.evaluation import Row, create_evaluation_result
+from nbrefine.findings import Finding
 from nbrefine.metrics import Outcome
 from nbrefine.values import Usage
 from tests.models.conftest import Exchange, LoopbackServer
@@ -282,8 +283,13 @@ def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
         outcome = Outcome(task, sample=sample, turns=1, usage=Usage(1000, 234), **facts)  # type: ignore[arg-type]
         return Row(task, sample, outcome)
 
+    likely = Finding("same-failure", "test_2", "All of them\nfail it alike", task="set/0")
+    unlikely = [replace(likely, test=f"test_{n}", likely=False) for n in range(3, 6)]
     rows = [
-        row(0, 0, verdict="solved", solved_at=1, graded=True, formats=(True,)),
+        replace(
+            row(0, 0, verdict="solved", solved_at=1, graded=True, formats=(True,)),
+            findings=(*unlikely, likely),
+        ),
         row(0, 1, verdict="solved", solved_at=1, graded=False, formats=(False,)),
         replace(row(1, 0, verdict="invalid-task"), detail="its reference fails"),
         replace(row(2, 0, verdict="infra-error"), detail="The server\nis gone"),
@@ -304,6 +310,8 @@ def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
         "not counted: 1 whose task cannot be judged here; the last: its reference fails",
         "not counted: 1 that ended in trouble; the last: The server is gone",
         "reward of an episode 0; 4,936 tokens, 0.0 s in all",
+        *["possible trouble with the tests of set/0: All of them fail it alike"] * 3,
+        "tests that may be wrong beside these: 1",
         "At temperature 0 the samples of a task hardly differ; see inference",
         "Not all episodes have ended; the same command goes on",
         "Model: m   Results: out",

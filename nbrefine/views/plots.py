@@ -43,10 +43,10 @@ def plot_solved_by_attempt(
 
     Raises
     ------
-    UsageError: matplotlib is not installed, or nothing counts.
+    UsageError: matplotlib is not installed, nothing counts, or `attempts` is below 1.
     """
     sets = _by_name(results)
-    longest = _longest(sets) if attempts is None else attempts
+    longest = _reach(sets, attempts)
     axes = axes if axes is not None else _new_axes()
     for name, outcomes in sets.items():
         curve = solved_by_attempt(outcomes, attempts=longest)
@@ -78,10 +78,10 @@ def solved_by_attempt_table(results: Sets, *, attempts: int | None = None) -> st
 
     Raises
     ------
-    UsageError: nothing counts.
+    UsageError: nothing counts, or `attempts` is below 1.
     """
     sets = _by_name(results)
-    longest = _longest(sets) if attempts is None else attempts
+    longest = _reach(sets, attempts)
     curves = [solved_by_attempt(outcomes, attempts=longest) for outcomes in sets.values()]
     rows = [[str(n + 1), *(_percent(curve[n]) for curve in curves)] for n in range(longest)]
     return _table("attempts", sets, "solved within", rows)
@@ -126,8 +126,13 @@ def _by_name(results: Sets) -> dict[str, list[Outcome]]:
     return counted
 
 
-def _longest(sets: Mapping[str, Sequence[Outcome]]) -> int:
-    return max(1, *(outcome.turns for outcomes in sets.values() for outcome in outcomes))
+def _reach(sets: Mapping[str, Sequence[Outcome]], attempts: int | None) -> int:
+    """Tell how far curves go: as far as is asked for, or to the longest episode."""
+    if attempts is None:
+        return max(1, *(outcome.turns for outcomes in sets.values() for outcome in outcomes))
+    if attempts < 1:
+        raise UsageError(f"attempts is {attempts}, but 1 is the least")
+    return attempts
 
 
 def _tasks(outcomes: Iterable[Outcome]) -> str:

@@ -109,6 +109,14 @@ def test_episodes_are_counted_as_they_are(repaired: Episode) -> None:
     ]
 
 
+@pytest.mark.parametrize("attempts", [0, -1])
+def test_a_curve_of_no_attempts_is_refused(attempts: int) -> None:
+    outcomes = [Outcome(0, verdict="solved", solved_at=1, turns=1)]
+    for show in (plot_solved_by_attempt, solved_by_attempt_table):
+        with pytest.raises(UsageError, match=f"attempts is {attempts}"):
+            show(outcomes, attempts=attempts)
+
+
 def test_pass_at_k_is_averaged_over_tasks_for_every_k() -> None:
     easy = [Outcome("easy", "solved", sample=n) for n in range(2)]
     hard = [Outcome("hard", "solved" if n == 0 else "failed", sample=n) for n in range(2)]

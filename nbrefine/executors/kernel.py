@@ -18,7 +18,7 @@ from typing import Any
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
 from nbrefine._portal import Closing, Run
-from nbrefine.errors import BranchRefused, ExecutorError, InvalidTaskError, KernelError, UsageError
+from nbrefine.errors import ExecutorError, InvalidTaskError, KernelError, UsageError
 from nbrefine.executors.account import with_message
 from nbrefine.executors.base import CodeExecutionResult
 from nbrefine.executors.live import NONE_FOUND, ending, planned, run_behind, run_steps_behind
@@ -43,7 +43,8 @@ class KernelCodeExecutor(Closing):
 
     As they share a process, code that means to cheat can, and what the tests say is feedback and
     no grade. In a kernel that speaks Python each test is told by itself; in any other, all tests
-    are one cell, which passes if it ends well. Nothing holds code back from what its user may do.
+    are one cell, which passes if it ends well. Nothing holds code back from what its user may do;
+    but `input()` finds nobody to ask.
 
     Nothing is started before the first code is run; it ends with `close` or the `with` block.
 
@@ -246,18 +247,19 @@ class _FreshKernels:
     async def _start_base(self, work: Path) -> None:
         """Start a kernel to branch from, in which no check ever runs.
 
-        A branch of it is there sooner than a kernel from a fork server, and has the tests' own
-        machinery in it.
+        A branch of it that speaks to us alone is there much sooner than a kernel from a fork
+        server, and has the tests' own machinery in it.
         """
         base = await Kernel.start(
             self._name, cwd=work, preload=self._preload or None, workspace="report"
         )
         try:
             await ask(base.core, "trial", "close", "")  # which brings the machinery in
-            async with Kernel(await branch(base.core, direct=True)):
+            async with Kernel(await branch(base.core, direct=True)) as first:
+                await ask(first.core, "trial", "close", "")  # which shows that cells run there
                 self._base = base
-        except BranchRefused:
-            pass
+        except KernelError:
+            pass  # kernels that are started will do, or tell why not
         finally:
             if self._base is not base:
                 await base.aclose()

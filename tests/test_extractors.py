@@ -311,13 +311,37 @@ def test_gsm8k_s_answer_is_the_number_after_the_last_mark() -> None:
         ("the answer is $\\text{C}$ or so: (B)", "B"),
         ("c", "C"),
         ("**D**", "D"),
+        ("B) because it is larger", "B"),
+        ("(b) is right", "B"),
+        ("I would take (b), not the others.", "B"),
+        ("the answer is (b)", "B"),
+        ("The answer is b) since it fits", "B"),
+        ("Answer: b", "B"),
+        ("Answer: **b**.", "B"),
+        ("The answer is d.\nThat is all.", "D"),
+        ("c) fits\n\nso c) it is", "C"),
     ],
 )
 def test_the_letter_that_is_chosen_is_read(text: str, letter: str) -> None:
     assert answer(MultipleChoiceExtractor(), text) == letter
 
 
-@pytest.mark.parametrize("text", ["A dog barks at Eve.", "The answer is a dog.", "", "F", "(F)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A dog barks at Eve.",
+        "The answer is a dog.",
+        "Answer: a dog",
+        "The answer is a\ndog.",
+        "The answer is e.g. four.",
+        "I think so.",
+        "It calls f(a).",
+        "A) one\nB) two\nI cannot tell.",
+        "",
+        "F",
+        "(F)",
+    ],
+)
 def test_a_letter_that_is_a_word_is_no_choice(text: str) -> None:
     assert reason(MultipleChoiceExtractor(), text) == "no-match"
 

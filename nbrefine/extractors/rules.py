@@ -236,9 +236,10 @@ class Gsm8kExtractor:
 class MultipleChoiceExtractor:
     """Takes the letter that is chosen.
 
-    That is the last one said to be the answer ("the answer is (B)", "Answer: B"), or else the
-    last that is alone on its line, or else the last in parentheses.  A letter of the choices
-    that is only a word, such as "A" or "I", is none.
+    That is the last one said to be the answer ("the answer is (B)", "Answer: b"), or else the
+    last that is alone on its line, or else the last in parentheses, or else the only one that
+    begins a line as in "B) because".  Capital or small makes no difference where a bracket, the
+    end of a sentence or nothing follows; a letter that is only a word, as in "A dog", is none.
     """
 
     choices: str = "ABCDE"
@@ -250,16 +251,23 @@ class MultipleChoiceExtractor:
             )
 
     def extract(self, text: str) -> Extracted:
-        letters = f"[{self.choices}]"
+        letters, either = f"[{self.choices}]", f"[{self.choices}{self.choices.swapcase()}]"
         stated = (
-            r"(?i:answer|choice|option)(?i:\s+is)?\s*[:=]?\s*"
-            rf"[*_$(\[{{\"'`]*({letters})(?![\w'\u2019-])"
+            r"(?i:answer|choice|option)(?i:\s+is)?\s*[:=]?\s*[*_$(\[{\"'`]*"
+            rf"(?:({letters})(?![\w'\u2019-])|({either})(?:[)\]}}.*_\"'`$]+(?!\w)|(?=\s*\Z)))"
         )
         alone = rf"(?m)^[ \t*_(\[\"'`]*({letters})[ \t*_)\].:\"'`]*\r?$"
-        for pattern in (stated, alone, rf"\(({letters})\)"):
-            if matches := re.findall(pattern, text):
-                return answered(matches[-1])
-        bare = text.strip(" \t\r\n.()*").swapcase()
-        if len(bare) == 1 and bare in self.choices:
-            return answered(bare)
+        for pattern in (stated, alone, rf"(?<!\w)\(({either})\)"):
+            if matches := list(re.finditer(pattern, text)):
+                return answered(self._choice(matches[-1][matches[-1].lastindex or 1]))
+        # Several letters at the begins of lines are a list of what there is to choose from.
+        begun = {self._choice(x) for x in re.findall(rf"(?m)^[ \t*_]*({either})\)(?!\w)", text)}
+        bare = text.strip(" \t\r\n.()*")
+        if len(bare) == 1 and self._choice(bare) in self.choices:
+            begun = {self._choice(bare)}
+        if len(begun) == 1:
+            return answered(begun.pop())
         return unanswered("no-match", f"The reply chooses none of {', '.join(self.choices)}.")
+
+    def _choice(self, letter: str) -> str:
+        return letter if letter in self.choices else letter.swapcase()

@@ -334,7 +334,8 @@ def _read(
     """Read the score, or say why there is none.
 
     A mark that the submission holds too may be a quotation: within quotation marks it is no
-    score, and beside another score it makes the reply unclear.
+    score, beside another score it makes the reply unclear, and alone it counts only as the
+    judge was asked to write it, on a line of its own at the end.
     """
 
     def own(quotation: re.Match[str]) -> str:
@@ -351,12 +352,20 @@ def _read(
             None,
             f"the judge's reply has several scores, of which the submission holds {last[0]}",
         )
+    if last[0] in submission and not _is_last_line(text, last):
+        return None, f"the judge's only score, {last[0]}, may be quoted from the submission"
     best = score_range[1]
     if last["of"] is not None and float(last["of"]) != best:
         return None, f"the judge's score is out of {last['of']}, not {best:g}"
     if last.re is _LABEL and _GOES_ON.match(text, last.end()):
         return None, "the judge's score is no single number"
     return _within(float(last["n"]), score_range)
+
+
+def _is_last_line(text: str, mark: re.Match[str]) -> bool:
+    """Tell whether a mark is all that the last line holds, signs of emphasis aside."""
+    begin, end = text[: mark.start()], text[mark.end() :]
+    return not re.search(r"\w", begin.rpartition("\n")[2]) and not re.search(r"\w", end)
 
 
 def _within(score: float, score_range: tuple[float, float]) -> tuple[float | None, str]:

@@ -183,6 +183,10 @@ def test_a_submission_that_is_repeated_and_not_closed_takes_the_rest_with_it() -
         ("It wants [[10]], which I do not give.\n[[1]]", 0.0),
         ("[[1]]\nIt wants [[10]], which I do not give.", None),  # which of the two is meant?
         ('It claims "[[10]]".', None),
+        ("It only claims [[10]] for itself.", None),
+        ("It begins with [[10]], which says nothing.\n", None),
+        ("It is empty but for [[10]]", None),
+        ("All is well. [[9]]", 8 / 9),  # no mark of the submission's
         ("All is well.\n[[10]]", 1.0),
         ("`[[5.5]]`", 0.5),
     ],

@@ -473,6 +473,18 @@ def test_an_environment_that_was_handed_in_stays_open() -> None:
     assert env.closed == 0
 
 
+def test_a_turn_is_numbered_before_what_is_newest_even_in_one_message_with_the_task() -> None:
+    prompts = {"feedback": "You wrote {submission}: {feedback}"}
+    env = iterative(prompts=prompts, include_history=False)
+    model = ScriptedModel(["zero", "nought", "nil"])
+    TrajectoryRunner(env, model, turn_info=True).run_trajectory()
+    first, second, _ = ([m.content for m in chat if m.role == "user"] for chat in model.requests)
+    assert len(second) == 1
+    assert first[0].startswith("[Turn 1/3]\n")
+    task = first[0].removeprefix("[Turn 1/3]\n")
+    assert second[0] == f"{task}\n\n[Turn 2/3]\nYou wrote zero: FEEDBACK on zero"
+
+
 def test_one_trajectory_s_trouble_is_its_own() -> None:
     made: list[Counted] = []
     number = itertools.count()

@@ -144,11 +144,16 @@ class Prompt:
         return told
 
     def _with_prefix(self, chat: Sequence[Message], turn: int) -> list[Message]:
-        """Number the turn before what is newest."""
-        told = list(chat)
+        """Number the turn before what is newest, which may follow the task in its message."""
+        told, prefix = list(chat), self._prefix(turn)
+        (task,) = self._with_suffix(self._opening[-1:], turn)
         for at in reversed(range(len(told))):
             if told[at].role == "user":
-                told[at] = Message("user", f"{self._prefix(turn)}{told[at].content}")
+                content = told[at].content
+                newest = content.removeprefix(task.content).lstrip("\n")
+                behind = bool(newest) and content.startswith(task.content)
+                text = f"{task.content}\n\n{prefix}{newest}" if behind else f"{prefix}{content}"
+                told[at] = Message("user", text)
                 break
         return told
 

@@ -7,7 +7,7 @@ trajectories, the notebook and the handbook's dicts are derived from it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -448,8 +448,14 @@ class Episode:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all replies."""
+        """Tokens of the solver's replies; those of others are in `helper_usage`."""
         return sum((turn.reply.usage for turn in self.turns if turn.reply), Usage())
+
+    @property
+    def helper_usage(self) -> Usage:
+        """Tokens of judges and of summaries of the history, as the turns' signals tell them."""
+        told = (signal.metadata or {} for turn in self.turns for signal in turn.signals)
+        return sum((Usage(_count(m, "prompt"), _count(m, "completion")) for m in told), Usage())
 
     @property
     def seconds(self) -> float:
@@ -459,6 +465,11 @@ class Episode:
     def to_rows(self) -> list[dict[str, Any]]:
         """Give one flat dict per turn, for a table or data frame."""
         return [_row(self, turn) for turn in self.turns]
+
+
+def _count(metadata: Mapping[str, Any], kind: str) -> int:
+    tokens = metadata.get(f"{kind}_tokens")
+    return tokens if isinstance(tokens, int) else 0
 
 
 def _row(episode: Episode, turn: Turn) -> dict[str, Any]:

@@ -34,13 +34,17 @@ from nbrefine.errors import UsageError
 from nbrefine.history import fresh, full, without_reasoning
 from nbrefine.models import Model, resolve
 from nbrefine.redaction import clean_text
-from nbrefine.rewards.base import RewardFunction, signals_of
+from nbrefine.rewards.base import RewardFunction, refuse_namesakes, signals_of
+from nbrefine.rewards.format import answer_in
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
 from nbrefine.values import (
     Episode,
     Extraction,
     Message,
+    Reply,
+    RewardType,
     Sampling,
+    Signal,
     SignalBundle,
     Stop,
     Task,
@@ -87,12 +91,7 @@ class IterativeHidden:
     @property
     def ground_truth(self) -> str:
         """The expected answer, under whichever name it is hidden; "" where there is none."""
-        inner = self.inner_hidden
-        for name in ("expected_answer", "answer", "ground_truth", "target"):
-            value = inner.get(name) if isinstance(inner, Mapping) else getattr(inner, name, None)
-            if value is not None:
-                return str(value)
-        return ""
+        return answer_in(self.inner_hidden)
 
     def __getattr__(self, name: str) -> Any:
         # A copy that has no fields yet asks for some, and would be sent round in circles.
@@ -130,13 +129,15 @@ class IterativeEnvironment(Environment):
     prompts: templates that replace `initial`, `feedback` or `history_entry`; see
         `nbrefine.env.templates`, where `COUNTED_PROMPTS` tell how many turns are left.
     summarize_history: have `env_model` write what is told of earlier attempts.
-    env_model: the environment's own model, in any form that `refine` takes.
+    env_model: the environment's own model, in any form that `refine` takes; the tokens of each
+        summary are in the turn's signal "history_summary" and in `Episode.helper_usage`.
     budget: what its calls are charged to.
 
     Raises
     ------
     UsageError: neither or both of `inner` and `tasks` are given, `inner` cannot be stepped from
-        its first state again and again, or a setting is out of range.
+        its first state again and again, two rewards have one name, or a setting is out of
+        range.
     """
 
     def __init__(
@@ -170,6 +171,7 @@ class IterativeEnvironment(Environment):
         self._extra = tuple(extra_rewards)
         self._templates = Templates.of(prompts, max_turns=max_turns, submit_keyword=submit_keyword)
         self._inner = wrapped(inner, tasks, self._extra)
+        refuse_namesakes(self.reward_functions)
         self.max_turns = max_turns
         self._extractor = submission_extractor
         self._include_history = include_history
@@ -198,7 +200,7 @@ class IterativeEnvironment(Environment):
     @property
     def reward_functions(self) -> tuple[RewardFunction, ...]:
         """The inner environment's own, then the extra ones."""
-        return (*self._inner.reward_functions, *self._extra)
+        return (*getattr(self._inner, "reward_functions", ()), *self._extra)
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -334,7 +336,8 @@ class IterativeEnvironment(Environment):
         turn, stop = hidden.episode.turns[-1], hidden.episode.stop
         observation = ended(hidden.task_prompt)
         if stop is None:
-            observation = await self._told(hidden)
+            observation, summary = await self._told(hidden)
+            hidden = _with_summary(hidden, summary)
         info = {
             "task_index": hidden.task_index,
             "turn": hidden.turn,
@@ -344,19 +347,20 @@ class IterativeEnvironment(Environment):
         metadata = StateMetadata(hidden.turn, before.metadata.episode_id, stop is not None, info)
         return State(observation, hidden, metadata)
 
-    async def _told(self, hidden: IterativeHidden) -> Observation:
-        """Tell what came of the newest turn, and of those before it."""
+    async def _told(self, hidden: IterativeHidden) -> tuple[Observation, Reply | None]:
+        """Tell what came of the newest turn, and of those before it; give a summary's reply too."""
         turns, prompt = hidden.episode.turns, hidden.task_prompt
-        past = ""
+        past, summary = "", None
         if self._include_history and len(turns) > 1:
-            past = (await self._past(hidden)).strip("\n")
+            past, summary = await self._past(hidden)
+            past = past.strip("\n")
         text = self._templates.feedback(prompt, turns, f"{past}\n\n" if past else "")
         # Where the text holds the attempt, the model's own message would send it once more.
         chat = fresh() if self._templates.shows_submission else full()
         messages = chat(hidden.opening, (replace(turns[-1], feedback=text),))
-        return Observation(text, messages, task=prompt)
+        return Observation(text, messages, task=prompt), summary
 
-    async def _past(self, hidden: IterativeHidden) -> str:
+    async def _past(self, hidden: IterativeHidden) -> tuple[str, Reply | None]:
         turns = hidden.episode.turns
         if self._model is not None:
             reply = await self._model.complete(
@@ -364,7 +368,7 @@ class IterativeEnvironment(Environment):
                 sampling=SUMMARY,
                 budget=self._budget,
             )
-            return without_reasoning(clean_text(reply.text))
+            return without_reasoning(clean_text(reply.text)), reply
         if self._summarizer is not None:
             told = await call_user(
                 self._summarizer, hidden.submissions[:-1], hidden.feedback_history[:-1]
@@ -373,8 +377,8 @@ class IterativeEnvironment(Environment):
                 raise UsageError(
                     f"The history_summarizer gave {type(told).__name__}", hint="Have it give a text"
                 )
-            return clean_text(told)
-        return self._templates.history(hidden.task_prompt, turns)
+            return clean_text(told), None
+        return self._templates.history(hidden.task_prompt, turns), None
 
 
 def _opening(observation: Observation, instructions: str, text: str) -> tuple[Message, ...]:
@@ -390,6 +394,20 @@ def _opening(observation: Observation, instructions: str, text: str) -> tuple[Me
     if instructions and not any(message.role == "system" for message in before):
         before = (Message("system", instructions), *before)
     return (*before, Message("user", text))
+
+
+def _with_summary(hidden: IterativeHidden, summary: Reply | None) -> IterativeHidden:
+    """Record what a summary of the history took, with the turn after which it was written."""
+    if summary is None:
+        return hidden
+    *before, turn = hidden.episode.turns
+    tokens = {
+        "prompt_tokens": summary.usage.input_tokens,
+        "completion_tokens": summary.usage.output_tokens,
+    }
+    signal = Signal("history_summary", RewardType.PROCESS, None, None, tokens)
+    turn = replace(turn, signals=SignalBundle((*turn.signals, signal)))
+    return replace(hidden, episode=replace(hidden.episode, turns=(*before, turn)))
 
 
 def _advanced(

@@ -31,7 +31,7 @@ from nbrefine.kernel.state.namespace import describe
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.leftovers import leftovers, stale_notice
 from nbrefine.prompts import escalation, feedback, system, task_prompt
-from nbrefine.rewards.base import RewardFunction, signals_of
+from nbrefine.rewards.base import RewardFunction, refuse_namesakes, signals_of
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule, sightings
 from nbrefine.values import (
@@ -112,7 +112,7 @@ class NotebookEnvironment(Environment):
 
     Raises
     ------
-    UsageError: there is no task, or a setting is out of range.
+    UsageError: there is no task, two rewards have one name, or a setting is out of range.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class NotebookEnvironment(Environment):
         self._show_tests = show_tests
         self._limits = limits or OutputLimits()
         self._observe_state = observe_state
-        self._extra = tuple(extra_rewards)
+        self._extra = refuse_namesakes(extra_rewards)
         self._submit_keyword = submit_keyword
         self._session: Session | None = None
         self.testing = False

@@ -26,7 +26,7 @@ from nbrefine.env.turns import (
     solved_stop,
 )
 from nbrefine.errors import UsageError
-from nbrefine.rewards.base import RewardFunction, signals_of
+from nbrefine.rewards.base import RewardFunction, refuse_namesakes, signals_of
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
 from nbrefine.values import Episode, Extraction, Stop, Task, utc_now
 
@@ -73,6 +73,10 @@ class SingleTurnEnvironment(Environment):
     rewards: what judges an answer; closed with the environment where they can be.
     name, adapter: how `spec` calls it.
     system_prompt: begins every chat, if it is not empty.
+
+    Raises
+    ------
+    UsageError: two rewards have one name.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class SingleTurnEnvironment(Environment):
         system_prompt: str = "",
     ) -> None:
         self.problems = problems
-        self._rewards = tuple(rewards)
+        self._rewards = refuse_namesakes(rewards)
         self._name = name
         self._adapter = adapter
         self._system_prompt = system_prompt

@@ -67,11 +67,18 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
         ("Tests", tests(chosen) if chosen else ""),
         ("Hidden tests", "in the metadata, not shown" if episode.task.hidden_tests else ""),
         ("Tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
+        ("Tokens of helpers", _helpers(episode)),
         ("Time", f"{episode.seconds:.1f} s"),
         ("Seed", "none" if episode.seed is None else str(episode.seed)),
         ("Recorded", f"{_moment(episode.created)} by nbrefine {episode.version}".strip()),
     ]
     return [(label, fact) for label, fact in found if fact]
+
+
+def _helpers(episode: Episode) -> str:
+    """Tell what judges and summaries took; "" where there were none."""
+    usage = episode.helper_usage
+    return f"{usage.input_tokens:,} in, {usage.output_tokens:,} out" if usage.total_tokens else ""
 
 
 def came_with(episode: Episode) -> str:

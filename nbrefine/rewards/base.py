@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Real
@@ -61,6 +62,24 @@ class IOReward(Closing):
 
     async def _close(self) -> None:
         """Release what it holds: nothing, unless a kind of it says otherwise."""
+
+
+def refuse_namesakes(functions: Iterable[RewardFunction]) -> tuple[RewardFunction, ...]:
+    """Give reward functions whose signals can be told apart.
+
+    Raises
+    ------
+    UsageError: two have one name.
+    """
+    given = tuple(functions)
+    names = Counter(getattr(function, "name", type(function).__name__) for function in given)
+    for name, count in names.items():
+        if count > 1:
+            raise UsageError(
+                f'{count} reward functions are named "{name}", and only the first is found by name',
+                hint="Give each a name= of its own",
+            )
+    return given
 
 
 async def signals_of(

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from numbers import Number
 from typing import Any
 
-from nbrefine.extractors import Extractor, RawGenerationExtractor
+from nbrefine.extractors import (
+    CleanedExtractor,
+    CompositeExtractor,
+    Extractor,
+    FallbackExtractor,
+    Gsm8kExtractor,
+    NumericExtractor,
+    RawGenerationExtractor,
+)
 from nbrefine.history import without_reasoning
 from nbrefine.state import Action, State
 from nbrefine.values import RewardType, Signal
@@ -12,7 +23,7 @@ from nbrefine.values import RewardType, Signal
 _RAW = RawGenerationExtractor()
 
 _ANSWERS = ("expected_answer", "answer", "ground_truth", "target")
-"""What a state's hidden part may call its answer, as `IterativeHidden.ground_truth` looks it up."""
+"""What a state's hidden part may call its answer."""
 
 
 class FormatReward:
@@ -49,8 +60,8 @@ class AnswerReward:
 
     The expected answer is `hidden.expected_answer`, or else `answer`, `ground_truth` or `target`;
     where there is none, there is no reward.  It is never told.  It counts as it stands and as the
-    extractor reads it, so that an expected "1,234" is met by 1234 where numbers are read; they are
-    compared as texts, and 18.00 is not 18.
+    extractor reads it, so that an expected "1,234" is met by 1234 where numbers are read.  Where
+    the extractor finds numbers they are compared as such, and 18.00 is 18; else as texts.
 
     Parameters
     ----------
@@ -85,6 +96,8 @@ class AnswerReward:
             return self._signal(0.0, _not_found(facts), {**facts, "extraction_failed": True})
         read, _ = self.answer_extractor.extract(expected)
         right = answer.strip() in (expected, (read or expected).strip())
+        if not right and read is not None and _numeric(self.answer_extractor):
+            right = _same_number(answer, read)
         told = "The answer is correct." if right else "The answer is not correct."
         return self._signal(float(right), told, {"extracted": answer})
 
@@ -94,11 +107,38 @@ class AnswerReward:
 
 def expected_answer(state: State) -> str:
     """Find the answer that a state's task expects, without blanks around it, or ""."""
+    return answer_in(state.hidden)
+
+
+def answer_in(hidden: object) -> str:
+    """Find the expected answer in what a state hides, an object or a mapping, or "".
+
+    It is the first of `expected_answer`, `answer`, `ground_truth` and `target` that is a text or
+    a number and not blank.
+    """
     for name in _ANSWERS:
-        value = getattr(state.hidden, name, None)
-        if isinstance(value, str | int | float) and str(value).strip():
+        value = hidden.get(name) if isinstance(hidden, Mapping) else getattr(hidden, name, None)
+        if isinstance(value, str | Number) and str(value).strip():
             return str(value).strip()
     return ""
+
+
+def _numeric(extractor: Extractor) -> bool:
+    """Tell whether what an extractor finds is a number."""
+    if isinstance(extractor, CleanedExtractor):
+        return _numeric(extractor.extractor)
+    if isinstance(extractor, CompositeExtractor):
+        return _numeric(extractor.extractors[-1])
+    if isinstance(extractor, FallbackExtractor):
+        return all(map(_numeric, extractor.extractors))
+    return isinstance(extractor, NumericExtractor | Gsm8kExtractor)
+
+
+def _same_number(one: str, other: str) -> bool:
+    try:
+        return Decimal(one) == Decimal(other)
+    except InvalidOperation:  # a cleaner has made something else of it
+        return False
 
 
 def _not_found(facts: dict[str, Any]) -> str:

@@ -19,8 +19,11 @@ from nbrefine.env import (
 )
 from nbrefine.errors import BudgetExceeded, ModelUnavailableError, UsageError
 from nbrefine.models.scripted import ScriptedModel
+from nbrefine.notebook import from_notebook, to_notebook
+from nbrefine.notebook.wording import facts
+from nbrefine.rewards.judge import JudgeReward
 from nbrefine.state import Action, State
-from nbrefine.values import Message, RewardType, Signal, Task
+from nbrefine.values import Message, Reply, RewardType, Signal, Task, Usage
 
 TASKS = (IterativeTask("Say the word."),)
 
@@ -139,6 +142,28 @@ def test_a_summarizer_that_gives_no_text_is_named() -> None:
         state = states(env, "a")[-1]
         with pytest.raises(UsageError, match="history_summarizer gave NoneType"):
             env.step(state, Action("b"))
+
+
+def test_what_summaries_of_the_history_take_is_in_the_record() -> None:
+    model = ScriptedModel([Reply("One.", usage=Usage(7, 2)), Reply("Two.", usage=Usage(9, 3))])
+    with iterative(summarize_history=True, env_model=model) as env:
+        episode = states(env, "a-word", "b-word", "c-word")[-1].hidden.episode
+    told = [turn.signals.by_name("history_summary") for turn in episode.turns]
+    assert [signal and signal.metadata for signal in told] == [
+        None,
+        {"prompt_tokens": 7, "completion_tokens": 2},
+        {"prompt_tokens": 9, "completion_tokens": 3},
+    ]
+    assert (episode.usage, episode.helper_usage) == (Usage(), Usage(16, 5))
+    assert ("Tokens of helpers", "16 in, 5 out") in facts(episode)
+    assert from_notebook(to_notebook(episode)) == episode
+
+
+def test_what_judges_take_is_told_beside_the_solver_s_tokens() -> None:
+    judge = JudgeReward([Reply("[[3]]", usage=Usage(11, 4))], "helpfulness")
+    with iterative(extra_rewards=(judge,)) as env:
+        episode = states(env, "a-word")[-1].hidden.episode
+    assert (episode.usage, episode.helper_usage) == (Usage(), Usage(11, 4))
 
 
 def test_the_environment_s_own_model_sums_up_what_came_before_the_newest_attempt() -> None:

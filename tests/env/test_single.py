@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from nbrefine.env import Environment, IterativeEnvironment, Problem, SingleTurnEnvironment
+from nbrefine.env import (
+    Environment,
+    IterativeEnvironment,
+    NotebookEnvironment,
+    Problem,
+    SingleTurnEnvironment,
+)
 from nbrefine.errors import UsageError
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StepResult
 from nbrefine.values import Message, Reply, RewardType, Signal, SignalBundle, Task
@@ -195,7 +201,7 @@ def test_steps_are_awaited_on_any_loop_and_episodes_run_side_by_side(
 def test_an_attempt_that_nothing_could_judge_does_not_count_against_the_model(
     signals: list[Signal], verdict: Any
 ) -> None:
-    rewards = [Given(signal) for signal in signals]
+    rewards = [Given(signal, f"given {at}") for at, signal in enumerate(signals)]
     with SingleTurnEnvironment(SUMS, rewards=rewards) as env:
         result = env.step(env.reset()[0], Action("x"))
     found = result.next_state.hidden.episode.turns[0].verdict
@@ -217,10 +223,10 @@ class Given:
 class Held:
     """A reward function that holds something."""
 
-    name = "held"
     reward_type = RewardType.PROCESS
 
     def __init__(self, closed: list[str], mark: str, error: Exception | None = None) -> None:
+        self.name = f"held {mark}"
         self._closed, self._mark, self._error = closed, mark, error
 
     def compute(self, state: State, action: Action, next_state: State) -> Signal:
@@ -230,6 +236,21 @@ class Held:
         self._closed.append(self._mark)
         if self._error is not None:
             raise self._error
+
+
+def test_two_rewards_of_one_name_are_refused_wherever_an_environment_is_made() -> None:
+    def two() -> list[Given]:
+        return [Given(Signal("g", RewardType.STEP), "twin") for _ in range(2)]
+
+    one, other = two()
+    inner = SingleTurnEnvironment(SUMS, rewards=[one])
+    for make in (
+        lambda: SingleTurnEnvironment(SUMS, rewards=two()),
+        lambda: IterativeEnvironment(inner, extra_rewards=[other]),
+        lambda: NotebookEnvironment(Task("t"), extra_rewards=two()),
+    ):
+        with pytest.raises(UsageError, match='2 reward functions are named "twin"'):
+            make()
 
 
 def test_closing_closes_every_reward_function_whatever_the_others_do() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from nbrefine.extractors import (
+    CleanedExtractor,
+    CompositeExtractor,
     Extractor,
     Gsm8kExtractor,
     MultipleChoiceExtractor,
@@ -16,7 +18,7 @@ from nbrefine.extractors import (
     TagBasedExtractor,
 )
 from nbrefine.rewards.base import RewardFunction
-from nbrefine.rewards.format import AnswerReward, FormatReward
+from nbrefine.rewards.format import AnswerReward, FormatReward, answer_in
 from nbrefine.state import Action, Observation, State
 from nbrefine.values import RewardType, Signal
 
@@ -50,7 +52,8 @@ def test_a_reply_in_another_form_is_told_what_is_amiss() -> None:
         (None, " 4\n", 1.0),
         (None, "It is 4", 0.0),
         (NumericExtractor(), "It is 4", 1.0),
-        (NumericExtractor(), "It is 4.0", 0.0),
+        (None, "4.0", 0.0),
+        (NumericExtractor(), "It is 4.0", 1.0),
         (NumericExtractor(), "It is 5", 0.0),
         (Gsm8kExtractor(), "2 + 2 = 4\n#### 4", 1.0),
     ],
@@ -76,7 +79,17 @@ def test_an_answer_is_right_if_it_equals_the_expected_one(
         (NumericExtractor(), "That makes 18", "9 + 9 = 18\n#### 18", True),
         (MultipleChoiceExtractor(), "The answer is B", "(B)", True),
         (MultipleChoiceExtractor(), "The answer is A", "(B)", False),
-        (NumericExtractor(), "18.00", "18", False),
+        (NumericExtractor(), "18.00", "18", True),
+        (NumericExtractor(), "18.01", "18", False),
+        (Gsm8kExtractor(), "#### 1e3", "#### 1,000", True),
+        (CleanedExtractor(NumericExtractor()), "$18.50", "18.5", True),
+        (
+            CompositeExtractor((TagBasedExtractor(), NumericExtractor())),
+            "<answer>18.0</answer>",
+            "<answer>18</answer>",
+            True,
+        ),
+        (TagBasedExtractor(), "<answer>18.00</answer>", "18", False),
     ],
 )
 def test_the_expected_answer_is_read_as_the_reply_is(
@@ -130,3 +143,9 @@ def test_without_an_expected_answer_there_is_no_reward(
     signal = judged(AnswerReward(), "4", **hidden)
     assert signal.reward == reward
     assert (signal.feedback is None) == (reward is None)
+
+
+def test_an_answer_is_found_in_a_mapping_as_in_an_object() -> None:
+    assert answer_in({"answer": " 4 "}) == answer_in(SimpleNamespace(answer=4)) == "4"
+    assert answer_in({"expected_answer": " ", "target": 5}) == "5"
+    assert answer_in({"answer": ["4"]}) == answer_in(None) == ""

@@ -1,12 +1,18 @@
-"""From a reply to the cell it holds, and from how the cell went to what a turn says of it."""
+"""From a reply to the cell it holds, and from how the attempt went to what a turn tells of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from nbrefine.env.attempt import Attempt
 from nbrefine.env.turns import feedback_texts
 from nbrefine.extraction import extract
+from nbrefine.hints import did_you_mean
+from nbrefine.kernel.state.namespace import describe
+from nbrefine.leftovers import leftovers, stale_notice
 from nbrefine.outputs import CellResult, Output
+from nbrefine.prompts import feedback
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.tests import signal
 from nbrefine.state import Action
@@ -49,12 +55,79 @@ def read(action: Action, language: str) -> Extraction:
     return extract(action.text or "", language=language, finish=finish)
 
 
-def cell_signals(result: CellResult | None, report: TestReport | None) -> SignalBundle:
+def not_run(turn: Turn, language: str) -> Turn:
+    """Tell in a turn of a reply that held no code to run."""
+    text = feedback(turn.extraction, reply=turn.reply, language=language)
+    return replace(turn, feedback=text, signals=_signals(None, None))
+
+
+def tried(turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str) -> Turn:
+    """Tell in a turn what came of its attempt.
+
+    Parameters
+    ----------
+    earlier: the turns before it.
+    """
+    stale = ""
+    if done.isolation == "none":
+        stale = stale_notice(turn.code, leftovers(earlier))
+    told = "" if done.accepted else _told(turn.extraction, done, stale, language)
+    return replace(
+        turn,
+        result=done.result,
+        tests=done.tests,
+        signals=_signals(done.result, done.tests),
+        feedback=told,
+        verdict=_verdict(done.result, accepted=done.accepted),
+        accepted=done.accepted,
+        isolation=done.isolation,
+        isolation_reason=" ".join(part for part in (done.reason, stale) if part),
+        shared=done.shared,
+        digest=done.left.digest if done.left and done.accepted else None,
+        change=done.change,
+        files=done.files,
+    )
+
+
+def _told(extraction: Extraction, done: Attempt, stale: str, language: str) -> str:
+    """Compose what the model is told of a rejected attempt."""
+    hint = stale
+    variables = done.left.variables if done.left else ()
+    if done.result.error is not None:
+        keys = {variable.name: variable.keys for variable in variables if variable.keys}
+        meant = did_you_mean(extraction.code, done.result.error, keys)
+        hint = "\n".join(part for part in (meant, stale) if part)
+    found = done.onward.variables if done.onward else ()
+    there = {variable.name for variable in found}
+    undone = [variable for variable in variables if variable not in found]
+    # What is built again for the next attempt is not lost to it.
+    lost = tuple(name for name in done.result.lost if done.onward and name not in there)
+    return feedback(
+        extraction,
+        result=replace(done.result, lost=lost),
+        tests=done.tests,
+        state=describe(found),
+        undone=describe(undone),
+        hint=hint,
+        language=language,
+    )
+
+
+def _signals(result: CellResult | None, report: TestReport | None) -> SignalBundle:
     """Give the signal of the tests, or of the cell itself where the task has none."""
     if report is not None:
         return SignalBundle((signal(report),))
     reward = 1.0 if result is not None and result.ok else 0.0
     return SignalBundle((Signal("execution", RewardType.OUTCOME, reward),))
+
+
+def _verdict(result: CellResult, *, accepted: bool) -> Verdict:
+    """Tell how an attempt that ran is judged."""
+    if accepted:
+        return "solved"
+    if result.status == "timeout":
+        return "timeout"
+    return "crashed" if result.status == "died" else "failed"
 
 
 def with_extra(turn: Turn, extra: SignalBundle) -> Turn:
@@ -65,12 +138,3 @@ def with_extra(turn: Turn, extra: SignalBundle) -> Turn:
         signals=SignalBundle((*turn.signals, *extra)),
         feedback="\n\n".join(text for text in told if text),
     )
-
-
-def cell_verdict(result: CellResult, *, accepted: bool) -> Verdict:
-    """Tell how an attempt that ran is judged."""
-    if accepted:
-        return "solved"
-    if result.status == "timeout":
-        return "timeout"
-    return "crashed" if result.status == "died" else "failed"

@@ -15,28 +15,25 @@ from uuid import uuid4
 
 from nbrefine._portal import Run
 from nbrefine._version import __version__
-from nbrefine.env.attempt import Attempt, attempt
+from nbrefine.env.attempt import attempt
 from nbrefine.env.base import Environment, checked_index
-from nbrefine.env.cells import cell_signals, cell_verdict, read, with_extra, with_late
+from nbrefine.env.cells import not_run, read, tried, with_extra, with_late
 from nbrefine.env.points import Hold, Point
 from nbrefine.env.preparation import check_tests, recordable, setup_source
 from nbrefine.env.session import IsolationPolicy, Session
 from nbrefine.env.turns import early_answer, refuse_blank, refuse_ended
 from nbrefine.errors import InvalidTaskError, UsageError
 from nbrefine.files import FileChanges
-from nbrefine.hints import did_you_mean
 from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
-from nbrefine.leftovers import leftovers, stale_notice
-from nbrefine.prompts import escalation, feedback, system, task_prompt
+from nbrefine.prompts import escalation, system, task_prompt
 from nbrefine.rewards.base import RewardFunction, refuse_namesakes, signals_of
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule, sightings
 from nbrefine.values import (
     Episode,
-    Extraction,
     Message,
     SignalBundle,
     Stop,
@@ -415,10 +412,9 @@ class NotebookEnvironment(Environment):
             verdict="incomplete-reply" if extraction.status == "incomplete" else "no-code",
             escalated=hidden.escalated and action.reply is not None,
         )
+        language = self._session.language
         if extraction.status not in ("found", "given"):
-            text = feedback(extraction, reply=action.reply, language=self._session.language)
-            turn = replace(turn, feedback=text, signals=cell_signals(None, None))
-            return turn, hidden.point, state.observation.state
+            return not_run(turn, language), hidden.point, state.observation.state
         done = await attempt(
             self._session,
             hidden.point,
@@ -429,51 +425,9 @@ class NotebookEnvironment(Environment):
             on_tests=self._on_tests,
             tentative=hidden.tentative,
         )
-        stale = ""
-        if done.isolation == "none":
-            stale = stale_notice(extraction.code, leftovers(turns))
-        told = "" if done.accepted else self._tell(extraction, done, stale)
-        turn = replace(
-            turn,
-            result=done.result,
-            tests=done.tests,
-            signals=cell_signals(done.result, done.tests),
-            feedback=told,
-            verdict=cell_verdict(done.result, accepted=done.accepted),
-            accepted=done.accepted,
-            isolation=done.isolation,
-            isolation_reason=" ".join(part for part in (done.reason, stale) if part),
-            shared=done.shared,
-            digest=done.left.digest if done.left and done.accepted else None,
-            change=done.change,
-            files=done.files,
-        )
+        turn = tried(turn, done, turns, language)
         onward = done.left if done.accepted else done.onward
         return turn, done.point, describe(onward.variables) if onward else None
 
     def _on_tests(self, running: bool) -> None:
         self.testing = running
-
-    def _tell(self, extraction: Extraction, done: Attempt, stale: str) -> str:
-        """Compose what the model is told of a rejected attempt."""
-        assert self._session is not None
-        hint = stale
-        variables = done.left.variables if done.left else ()
-        if done.result.error is not None:
-            keys = {variable.name: variable.keys for variable in variables if variable.keys}
-            meant = did_you_mean(extraction.code, done.result.error, keys)
-            hint = "\n".join(part for part in (meant, stale) if part)
-        found = done.onward.variables if done.onward else ()
-        there = {variable.name for variable in found}
-        undone = [variable for variable in variables if variable not in found]
-        # What is built again for the next attempt is not lost to it.
-        lost = tuple(name for name in done.result.lost if done.onward and name not in there)
-        return feedback(
-            extraction,
-            result=replace(done.result, lost=lost),
-            tests=done.tests,
-            state=describe(found),
-            undone=describe(undone),
-            hint=hint,
-            language=self._session.language,
-        )

@@ -14,6 +14,7 @@ from itertools import islice
 
 from nbrefine.redaction import clean_text
 from nbrefine.source import parse
+from nbrefine.thinking import BEGIN, END
 from nbrefine.values import Extraction, Finish
 
 CLOSERS = 16
@@ -139,9 +140,9 @@ def _continued(text: str, language: str, finish: Finish) -> Extraction:
 
 
 # Only where a line begins: prose may speak of the tags.
-_THINK = re.compile(r"[ \t]*<think(?:ing)?>", re.IGNORECASE)
-_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-_THOUGHT_EDGE = re.compile(r"[ \t]*</think(?:ing)?>|.*</think(?:ing)?>\s*$", re.IGNORECASE)
+_THINK = re.compile(rf"[ \t]*{BEGIN}", re.IGNORECASE)
+_THOUGHT = re.compile(END, re.IGNORECASE)
+_THOUGHT_EDGE = re.compile(rf"[ \t]*{END}|.*{END}\s*$", re.IGNORECASE)
 
 _OPENING = re.compile(
     r"(?P<lead>[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*)*)(?P<mark>`{3,}|~{3,})(?P<info>.*)"

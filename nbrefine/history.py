@@ -10,13 +10,13 @@ from entries to the messages that stand between the task and the newest observat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nbrefine.errors import UsageError
 from nbrefine.source import fenced
+from nbrefine.thinking import without_thinking
 from nbrefine.values import Message, Turn
 
 NO_FEEDBACK = "No specific feedback available."
@@ -337,24 +337,9 @@ def said(turn: Turn, *, reasoning: bool = False) -> str:
     if turn.reply is None:
         return _reply(turn).content
     if not reasoning:
-        return without_reasoning(turn.reply.text)
+        return without_thinking(turn.reply.text)
     thought = turn.reply.reasoning
     return f"<think>\n{thought}\n</think>\n\n{turn.reply.text}" if thought else turn.reply.text
-
-
-def without_reasoning(text: str) -> str:
-    """Take out the thinking that a model has put into its reply.
-
-    A section begins and ends with a tag at the begin of a line, as in `extraction`; one whose
-    begin stood in the prompt has only its end.
-    """
-    return _THINKING.sub("", text).strip("\n") if "think" in text.lower() else text
-
-
-_THINKING = re.compile(
-    r"^[ \t]*<think(ing)?>.*?(?:</think(?:ing)?>\s*|\Z)|\A.*?^[ \t]*</think(?:ing)?>\s*",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
-)
 
 
 def _squeezed(

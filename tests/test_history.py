@@ -277,23 +277,6 @@ def test_given_code_stands_as_the_action_of_its_step() -> None:
     assert entry.action_text == "```py\ncode1()\n```"
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("<think>\nHm.\n</think>\n\nANSWER", "ANSWER"),
-        ("<THINKING>Hm.</THINKING>ANSWER", "ANSWER"),
-        ("Hm, the prompt had begun it.\n</think>\nANSWER", "ANSWER"),
-        ("A\n<think>Hm.</think>\nB\n<think>Hm.</think>\nC", "A\nB\nC"),
-        ("ANSWER\n<think>cut off", "ANSWER"),
-        ("I write of <think> here.", "I write of <think> here."),
-        ("x = '</think>'", "x = '</think>'"),
-        ("ANSWER", "ANSWER"),
-    ],
-)
-def test_reasoning_within_a_reply_is_taken_out(text: str, left: str) -> None:
-    assert history.without_reasoning(text) == left
-
-
 def test_reasoning_is_in_the_entries_only_where_it_is_asked_for() -> None:
     apart = Turn(1, reply=Reply("ANSWER", reasoning="Hm."))
     within = Turn(1, reply=Reply("<think>Hm.</think>\nANSWER"))

@@ -31,12 +31,13 @@ from nbrefine.env.turns import (
 )
 from nbrefine.env.wrapped import IterativeTask, UnsolvableWarning, call, wrapped
 from nbrefine.errors import UsageError
-from nbrefine.history import fresh, full, without_reasoning
+from nbrefine.history import fresh, full
 from nbrefine.models import Model, resolve
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.base import RewardFunction, refuse_namesakes, signals_of
 from nbrefine.rewards.format import answer_in
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
+from nbrefine.thinking import without_thinking
 from nbrefine.values import (
     Episode,
     Extraction,
@@ -368,7 +369,7 @@ class IterativeEnvironment(Environment):
                 sampling=SUMMARY,
                 budget=self._budget,
             )
-            return without_reasoning(clean_text(reply.text)), reply
+            return without_thinking(clean_text(reply.text)), reply
         if self._summarizer is not None:
             told = await call_user(
                 self._summarizer, hidden.submissions[:-1], hidden.feedback_history[:-1]

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nbrefine.errors import UsageError
-from nbrefine.history import NO_FEEDBACK, without_reasoning
+from nbrefine.history import NO_FEEDBACK
 from nbrefine.prompts import fence_output, fill
+from nbrefine.thinking import without_thinking
 from nbrefine.values import Message, Turn
 
 PROMPTS: Mapping[str, str] = {
@@ -115,7 +116,7 @@ class Templates:
             turn=len(turns),
             max_turns=self.max_turns,
             turns_remaining=self.max_turns - len(turns),
-            submission=without_reasoning(turns[-1].code) if turns else "",
+            submission=without_thinking(turns[-1].code) if turns else "",
             best_score=f"{best:g}",
             submit_note="" if keyword is None else fill(_NOTE, keyword=keyword),
         )
@@ -124,7 +125,7 @@ class Templates:
 def summary_request(task: str, turns: Sequence[Turn]) -> tuple[Message, ...]:
     """Ask a model to sum up attempts, oldest first, for one that will make the next."""
     tried = "\n\n".join(
-        f"Attempt {turn.number}\n{fence_output(without_reasoning(turn.code), name='submission')}\n"
+        f"Attempt {turn.number}\n{fence_output(without_thinking(turn.code), name='submission')}\n"
         f"{fence_output(turn.feedback or EMPTY, name='feedback')}"
         for turn in turns
     )

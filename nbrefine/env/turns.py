@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import get_args
 
 from nbrefine.errors import UsageError
-from nbrefine.history import without_reasoning
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.code import report_of
 from nbrefine.state import Action, Observation, State
+from nbrefine.thinking import without_thinking
 from nbrefine.values import (
     Extraction,
     Message,
@@ -166,7 +166,7 @@ def handed_in(text: str, keyword: str | None) -> str | None:
     """
     if keyword is None:
         return None
-    answer = without_reasoning(text)
+    answer = without_thinking(text)
     found = re.match(_SUBMIT.format(re.escape(keyword)), answer)
     return answer[found.end() :] if found else None
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from nbrefine.thinking import without_thinking
+
 Cleaner = Callable[[str], str]
 
 _SPECIAL = re.compile(
@@ -21,8 +23,7 @@ def strip_special_tokens(text: str) -> str:
 
 def strip_thinking_tokens(text: str) -> str:
     """Take out thinking sections; one that is not closed goes on to the end."""
-    text = re.sub(r"(?is)<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", "", text)
-    return re.split(r"(?i)</think(?:ing)?>", text)[-1].strip()  # the prompt may have opened it
+    return without_thinking(text, anywhere=True)
 
 
 def strip_trailing_punctuation(text: str) -> str:

@@ -16,8 +16,8 @@ from nbrefine.extractors import (
     NumericExtractor,
     RawGenerationExtractor,
 )
-from nbrefine.history import without_reasoning
 from nbrefine.state import Action, State
+from nbrefine.thinking import without_thinking
 from nbrefine.values import RewardType, Signal
 
 _RAW = RawGenerationExtractor()
@@ -91,7 +91,7 @@ class AnswerReward:
         expected = expected_answer(state)
         if not expected:
             return self._signal(None, None, {"no_answer": True})
-        answer, facts = self.answer_extractor.extract(without_reasoning(action.text or ""))
+        answer, facts = self.answer_extractor.extract(without_thinking(action.text or ""))
         if answer is None:
             return self._signal(0.0, _not_found(facts), {**facts, "extraction_failed": True})
         read, _ = self.answer_extractor.extract(expected)

@@ -23,8 +23,6 @@ from nbrefine.errors import (
     ModelTimeoutError,
     UsageError,
 )
-from nbrefine.extractors import strip_thinking_tokens
-from nbrefine.history import without_reasoning
 from nbrefine.models import Model, resolve
 from nbrefine.prompts import fence_output, fill
 from nbrefine.redaction import clean_text
@@ -32,6 +30,7 @@ from nbrefine.rewards.base import IOReward
 from nbrefine.rewards.code import task_of, tests_of
 from nbrefine.rewards.format import expected_answer
 from nbrefine.state import Action, State
+from nbrefine.thinking import without_thinking
 from nbrefine.values import Message, Reply, RewardType, Sampling, Signal
 
 SHOWN = 30_000
@@ -248,7 +247,7 @@ class JudgeReward(IOReward):
         reward_type = self.reward_type
         if not self._typed and tests_of(state) is not None:
             reward_type = RewardType.PROCESS
-        answer = without_reasoning(action.text or "")  # what was thought is not handed in
+        answer = without_thinking(action.text or "")  # what was thought is not handed in
         submission = fence_output(answer, name="submission", limit=SHOWN)
         reference = _reference(state)
         shown = fence_output(reference, name="reference", limit=SHOWN) if reference else ""
@@ -315,7 +314,7 @@ def own_words(text: str, submission: str = "") -> str:
     if submission:
         repeated = f"{re.escape(opening)}.*?(?:{re.escape(closing)}|\\Z)"
         text = re.sub(repeated, "", text, flags=re.DOTALL).rpartition(closing)[2]
-    return strip_thinking_tokens(text)
+    return without_thinking(text, anywhere=True)
 
 
 def extract_judge_score(text: str, score_range: tuple[float, float] = (1, 10)) -> float | None:

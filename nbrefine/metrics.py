@@ -59,6 +59,7 @@ class Outcome:
     formats: tuple[bool, ...] = ()
     """For every turn with a format reward, whether it was 1 or more."""
     usage: Usage = NO_TOKENS
+    """Tokens of the solver's replies; `Episode.helper_usage` has those of judges and summaries."""
     seconds: float = 0.0
 
     @property
@@ -354,6 +355,7 @@ class Metrics:
     invalid_tasks: int = 0
     infra_errors: int = 0
     usage: Usage = NO_TOKENS
+    """Tokens of the solver's replies; `Episode.helper_usage` has those of judges and summaries."""
     seconds: float = 0.0
     """Wall time of all episodes, one after the other."""
 

@@ -293,6 +293,41 @@ def test_hidden_tests_count_but_never_choose(live: Kernel) -> None:
     assert [outcome.passing_but_wrong for outcome in samples.outcomes] == [True, False, False]
 
 
+def test_hidden_tests_count_without_a_grader_of_the_caller_s_too(live: Kernel) -> None:
+    codes = replies(OVERFITTED, RIGHT, WRONG)
+    samples = sample(DOUBLE, codes, 3, select="best", workers=1, kernel=live)
+    assert samples.chosen_index == 0
+    assert [grade.solved if grade else None for grade in samples.grades] == [False, True, None]
+    assert samples.passed == 1
+    assert samples.pass_at_k(1) == pytest.approx(1 / 3)
+    assert "candidate 0 was taken because it passed the visible tests" in samples.note
+    assert samples.note.endswith("the grade of 1 is solved")
+
+
+def test_the_first_that_passes_what_is_visible_is_taken_and_a_note_tells_of_its_grade(
+    live: Kernel,
+) -> None:
+    samples = sample(DOUBLE, replies(OVERFITTED, RIGHT), 2, workers=1, kernel=live)
+    assert samples.chosen_index == 0
+    assert (samples.n, samples.passed) == (1, 0)
+    assert math.isnan(samples.pass_at_k(1))
+    assert "its grade is failed" in samples.note
+    assert "no further one was drawn, which select='best' does" in samples.note
+
+
+def test_a_right_candidate_needs_no_note(live: Kernel) -> None:
+    samples = sample(DOUBLE, replies(RIGHT), 1, kernel=live)
+    assert [grade.solved for grade in samples.grades if grade] == [True]
+    assert samples.note == ""
+
+
+def test_a_task_whose_hidden_tests_cannot_be_run_counts_for_nothing(live: Kernel) -> None:
+    broken = replace(DOUBLE, hidden_tests="assert double(")
+    samples = sample(broken, replies(RIGHT), 1, kernel=live)
+    assert [grade.verdict for grade in samples.grades if grade] == ["invalid-task"]
+    assert samples.n == 0
+
+
 def test_a_task_that_cannot_be_graded_here_is_refused_before_the_model_is_asked(
     live: Kernel,
 ) -> None:

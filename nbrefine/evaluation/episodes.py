@@ -12,11 +12,11 @@ from nbrefine.driver import stop_for
 from nbrefine.errors import InvalidTaskError, ModelAuthError, NbrefineError, UsageError
 from nbrefine.evaluation.results import ResultsFile, Row, plain
 from nbrefine.findings import Finding, findings, suspect_reference, suspect_tiers
-from nbrefine.metrics import outcome_of
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.code import program_of
 from nbrefine.rewards.grader import Grade, Preflight
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig, record_name
+from nbrefine.runner.grading import graded_outcome
 from nbrefine.taskdata.columns import defines
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Episode, Sampling, Task
@@ -191,12 +191,7 @@ def _has_solution(task: Task) -> bool:
 
 def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) -> Row:
     assert episode.stop is not None
-    graded = grade.solved if grade is not None else None
-    outcome = outcome_of(episode, task=task_index, sample=sample, graded=graded)
-    if grade is not None and grade.verdict in ("invalid-task", "infra-error"):
-        outcome = replace(outcome, verdict=grade.verdict, graded=None)
-    elif grade is not None and outcome.verdict == "invalid-task":  # for want of visible tests
-        outcome = replace(outcome, verdict=grade.verdict)
+    outcome = graded_outcome(episode, grade, task=task_index, sample=sample)
     tests = episode.turns[-1].tests if episode.turns else None
     told = grade.detail if grade is not None and not grade.solved else ""
     return Row(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nbrefine import notebook
 from nbrefine._portal import Run, call_user
@@ -34,12 +34,10 @@ from nbrefine.evaluation.results import (
 )
 from nbrefine.models import Model, resolve
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
+from nbrefine.runner.grading import grader_of
 from nbrefine.taskdata.files import fingerprint, local_files
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Sampling
-
-if TYPE_CHECKING:
-    from nbrefine.rewards.grader import Grader
 
 Progress = Callable[[int, int], object]
 """Told how many episodes have ended and how many there are in all."""
@@ -322,7 +320,7 @@ class _Evaluation:
         kept = await asyncio.to_thread(ResultsFile, folder, settings) if folder else None
         if kept is not None:
             stack.callback(kept.close)
-        grader = _grader(environment) if plan.grade else None
+        grader = grader_of(environment) if plan.grade else None
         if grader is not None:
             stack.push_async_callback(grader.aclose)
         runner = TrajectoryRunner(
@@ -347,18 +345,6 @@ class _Evaluation:
         self._done += ended
         if self._progress is not None:
             await call_user(self._progress, self._done, self._total)
-
-
-def _grader(environment: Environment) -> Grader:
-    """Give a grader: one that uses the container of an environment that has one."""
-    from nbrefine.executors import ContainerCodeExecutor
-    from nbrefine.rewards.grader import Grader
-
-    for reward in environment.reward_functions:
-        executor = getattr(reward, "executor", None)
-        if isinstance(executor, ContainerCodeExecutor):
-            return Grader(executor=executor)
-    return Grader()
 
 
 def _model(backend: Backend) -> tuple[Model, bool]:

@@ -20,6 +20,7 @@ from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load
+from nbrefine.runner.grading import grader_of
 from nbrefine.sampling.drawing import Drawing
 from nbrefine.sampling.origins import Branches, Fresh, Given, Make, Origin, Trials, maker
 from nbrefine.sampling.samples import Samples, Select
@@ -87,7 +88,8 @@ def start_sampling(
     that.
 
     What is visible chooses: the tests that the model was shown or, where there are none, that the
-    cell ran.  Hidden tests only count, in a `grader`'s hands.
+    cell ran.  Hidden tests only count, in a `grader`'s hands; where the
+    grade speaks against the chosen one, `Samples.note` says so.
 
     Parameters
     ----------
@@ -110,7 +112,8 @@ def start_sampling(
     seed: seeds the session, and by `derived_seed` each candidate's sampling; None leaves both to
         chance.
     budget: what all candidates together may spend; checked before every model call.
-    grader: judges each candidate that has passed by visible and hidden tests, in another process.
+    grader: judges each candidate that has passed by visible and hidden tests, in another process;
+        by default one of its own where the task has hidden tests, closed with this.
     record: folder for one notebook per candidate; made if it is not there.
     overwrite: whether episodes recorded there before may be replaced.
     cwd: the kernel's folder; by default the current one.
@@ -145,6 +148,7 @@ def start_sampling(
             ignore=_within(cwd, recorders),
         )
         origin = _origin(make, kernel, seed, fresh=fresh)
+    hidden = bool(origin.task.hidden_tests.strip())
     drawing = Drawing(
         origin,
         resolve(model, load=load),
@@ -154,9 +158,10 @@ def start_sampling(
         sampling=sampling,
         seed=seed,
         budget=budget or Budget(),
-        grader=grader,
+        grader=grader or (grader_of(environment) if hidden else None),
         recorders=recorders,
         close_model=not hasattr(model, "complete"),
+        close_grader=grader is None,
     )
     return Run(drawing.run(), on_stop=drawing.stop)
 

@@ -49,6 +49,7 @@ class Drawing:
         grader: Grader | None,
         recorders: Sequence[Recorder],
         close_model: bool,
+        close_grader: bool,
     ) -> None:
         self._origin = origin
         self._model = model
@@ -61,6 +62,7 @@ class Drawing:
         self._grader = grader
         self._recorders = recorders
         self._close_model = close_model
+        self._close_grader = close_grader
         self._candidates: dict[int, Candidate] = {}
         self._drivers: dict[int, Driver] = {}
         self._episodes: dict[int, Episode] = {}
@@ -84,6 +86,8 @@ class Drawing:
         async with AsyncExitStack() as stack:
             if self._close_model:
                 stack.push_async_callback(self._model.aclose)
+            if self._close_grader and self._grader is not None:
+                stack.push_async_callback(self._grader.aclose)
             stack.push_async_callback(self._origin.close)
             stack.push_async_callback(self._let_go_of_all)
             await self._begin()
@@ -113,7 +117,9 @@ class Drawing:
             if preflight.problem:
                 raise InvalidTaskError(
                     f"The task cannot be graded here: {preflight.problem}",
-                    hint="Mend its tests or its reference, or leave out the grader",
+                    hint="Mend its tests or its reference, or leave out its hidden tests"
+                    if self._close_grader
+                    else "Mend its tests or its reference, or leave out the grader",
                 )
         await self._origin.begin()
 
@@ -201,9 +207,25 @@ class Drawing:
             self._select,
             index,
             grades,
-            settled.note,
+            "; ".join(filter(None, (self._against(index, grades), settled.note))),
             settled.state,
         )
+
+    def _against(self, chosen: int | None, grades: tuple[Grade | None, ...]) -> str:
+        """Say that the chosen one is not what its grade would have chosen, or ""."""
+        grade = grades[chosen] if chosen is not None and grades else None
+        if grade is None or grade.solved:
+            return ""
+        told = (
+            f"candidate {chosen} was taken because it passed the visible tests, which alone "
+            f"choose; its grade is {grade.verdict}: {grade.detail}"
+        )
+        others = [str(at) for at, each in enumerate(grades) if each is not None and each.solved]
+        if others:
+            return f"{told}; the grade of {', '.join(others)} is solved"
+        if len(self._episodes) < self._n and self._enough is LEFT:
+            return f"{told}; no further one was drawn, which select='best' does"
+        return told
 
     async def _tell_files(self, index: int, files: FileChanges) -> None:
         """Say in the chosen one's episode and record what the folder has from it by now."""

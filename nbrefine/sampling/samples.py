@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from nbrefine.metrics import Outcome, outcome_of, pass_at_k
+from nbrefine.metrics import Outcome, pass_at_k
+from nbrefine.runner.grading import graded_outcome
 from nbrefine.state import State
 from nbrefine.values import Episode, Stop, Task
 
@@ -32,9 +33,11 @@ class Samples:
     chosen_index: int | None = None
     """0-based; None where none was taken."""
     grades: tuple[Grade | None, ...] = ()
-    """What the grader said of each candidate that had passed; empty where none was asked."""
+    """What the grader said of each candidate that had passed the visible tests; empty where none
+    was asked."""
     note: str = ""
-    """How the kernel that was handed in is not as the chosen candidate left its branch, or ""."""
+    """That the grade of the chosen one speaks against it, and how the kernel that was handed in is
+    not as it left its branch; or ""."""
     state: State | None = field(default=None, compare=False, repr=False)
     """Where the chosen one has led to, passed or not, in an environment of the caller's."""
 
@@ -54,7 +57,7 @@ class Samples:
         """The candidates that ran to their end and say something, as statistics need them."""
         grades = self.grades or (None,) * len(self.episodes)
         found = (
-            outcome_of(episode, sample=index, graded=None if grade is None else grade.solved)
+            graded_outcome(episode, grade, sample=index)
             for index, (episode, grade) in enumerate(zip(self.episodes, grades, strict=True))
             if ran(episode)
         )

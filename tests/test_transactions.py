@@ -430,6 +430,7 @@ class InTheTrunk(Session):
         *,
         tested: bool,
         timeout: float | None,  # noqa: ASYNC109 - as in what it replaces
+        tentative: bool = False,
     ) -> Acceptance:
         self.here = Point((*point.accepted, result.source), point.seconds)
         return Acceptance(self.here)

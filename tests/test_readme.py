@@ -65,7 +65,9 @@ def test_the_programs_run_one_after_the_other(
     assert "solved ['solved']" in told
     assert "True 2/2 tests passed." in told
     assert f"\n{prompt}\nTrue 1.0\n" in told
-    assert "2 of 2 solved" in told
+    assert "2 of 2 solved\n| attempts | solved within (2 tasks) |" in told
+    assert "\n| 1 | 100.0% |\n" in told
+    assert "[('code_execution', 0.0), ('judge', 0.0), ('short', 1.0)]" in told
     assert "failed 1 of 2 True" in told
     assert "5 of 5, pass@1 1.00\ndef double(x):" in told
 

@@ -63,7 +63,23 @@ def evaluate(
     Keys of CONFIG: environments (a list of name, adapter, size, seed, answer_extractor,
     answer_extractor_config, prompts, params, container, judge, env_llm and iterative), model,
     inference, system_prompt, prompt_template, turn_info, judge, samples, limit, batch_size, grade,
-    output_dir and save_detailed_results.  A wrong key is told with those that its block may have.
+    output_dir and save_detailed_results.
+
+    iterative: max_turns, include_history, summarize_history, submit_keyword, submission_extractor,
+    submission_extractor_config, solved_threshold, code_execution (timeout).
+
+    params: question_column, answer_column, test_column, split, subset, data_files … of the adapter
+    huggingface, the settings of a puzzle of reasoning_gym, tasks of iterative.
+
+    model: a short form such as openai:NAME, or backend, model, base_url, api_key_env, timeout,
+    max_concurrency.  inference: temperature, top_p, max_tokens, seed.
+
+    judge: model, template, name, reward_type, weight, normalize, default_score, inference.
+    container: runtime, image, rootfs, timeout, env_vars, volumes, docker_command, memory.
+    env_llm: model.  turn_info: true, or task_suffix, state_prefix, task_suffix_no_max,
+    state_prefix_no_max.
+
+    A wrong key is told with those that its block may have.
     """
     from nbrefine.config import EvalConfig
     from nbrefine.evaluation import arun_multi_evaluation

@@ -29,7 +29,8 @@ class BackendFactory:
         UsageError: a file of replies cannot be read, or there is no such model file.
         ModelError: the model cannot be used here: a package or a key is missing.
         """
-        return Throttled(_model(config), config.max_concurrency)
+        with config.at("model"):
+            return Throttled(_model(config), config.max_concurrency)
 
 
 def _model(config: ModelConfig) -> Model:

@@ -49,7 +49,7 @@ Seconds = Annotated[float, Field(gt=0)]
 class InferenceConfig(Section):
     """How replies are drawn."""
 
-    temperature: Annotated[float, Field(ge=0)] = 0.0
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Count | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = 0
@@ -86,8 +86,11 @@ class ModelConfig(Section):
         """
         backend, _, name = short.partition(":")
         if backend not in get_args(Backend):
-            forms = ", ".join(f"{each}:NAME" for each in get_args(Backend))
-            raise UsageError(f'"{short}" names no model', hint=f"Use one of {forms}")
+            files = ("scripted", "recorded")
+            forms = (f"{it}:{'FILE' if it in files else 'NAME'}" for it in get_args(Backend))
+            raise UsageError(
+                f'"{short}" names no model', hint=f"Use one of local, {', '.join(forms)}"
+            )
         return checked(cls, Document({"backend": backend, **({"model": name} if name else {})}))
 
     @field_validator("model")
@@ -386,7 +389,10 @@ class EvalConfig(Section):
     @field_validator("output_dir")
     @classmethod
     def _from_folder(cls, value: str, info: ValidationInfo) -> str:
-        return _within(info, value)
+        folder = _within(info, value)
+        if taken := [path for path in (Path(folder), *Path(folder).parents) if path.is_file()]:
+            raise UsageError(f"{taken[0]} is a file, and no folder", hint="Give another output_dir")
+        return folder
 
 
 def _absolute(options: Mapping[str, Any]) -> dict[str, Any]:

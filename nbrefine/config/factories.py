@@ -50,14 +50,8 @@ class EnvironmentFactory:
         """
         if (per_episode := EnvironmentFactory.per_episode(config)) is not None:
             return per_episode()
-        inner = _INNER[config.adapter](config)
-        execution = config.iterative.code_execution if config.iterative else None
-        judged = inner.reward_functions or (config.judge and config.judge.reward_type == "outcome")
-        if execution is None and _tested(inner) and not judged:
-            execution = CodeExecutionConfig()
-        if not (config.iterative or execution or config.judge or config.prompts):
-            return inner
-        return _loop(inner, config, config.iterative or _ONE_TURN, execution)
+        with config.at():
+            return _shared(config)
 
     @staticmethod
     def per_episode(config: EnvironmentConfig) -> Callable[[], Environment] | None:
@@ -65,7 +59,27 @@ class EnvironmentFactory:
 
         None where they can.  For the errors see `create`.
         """
-        return _notebooks(config) if config.adapter == "notebook" else None
+        if config.adapter != "notebook":
+            return None
+        with config.at():
+            make = _notebooks(config)
+
+        def located() -> Environment:
+            with config.at():
+                return make()
+
+        return located
+
+
+def _shared(config: EnvironmentConfig) -> Environment:
+    inner = _INNER[config.adapter](config)
+    execution = config.iterative.code_execution if config.iterative else None
+    judged = inner.reward_functions or (config.judge and config.judge.reward_type == "outcome")
+    if execution is None and _tested(inner) and not judged:
+        execution = CodeExecutionConfig()
+    if not (config.iterative or execution or config.judge or config.prompts):
+        return inner
+    return _loop(inner, config, config.iterative or _ONE_TURN, execution)
 
 
 _ONE_TURN = IterativeConfig(max_turns=1, submit_keyword=None)
@@ -198,7 +212,10 @@ def _standalone(config: EnvironmentConfig) -> SingleTurnEnvironment:
             'The adapter "iterative" takes its tasks from params.tasks, and nothing else',
             hint="List blocks with prompt, ground_truth and test_code there",
         )
-    problems = [_problem(config.name, at, task) for at, task in enumerate(tasks)]
+    problems = []
+    for at, task in enumerate(tasks):
+        with config.at("params", "tasks", at):
+            problems.append(_problem(config.name, at, task))
     return SingleTurnEnvironment(problems[: config.size], name=config.name, adapter="iterative")
 
 
@@ -242,8 +259,9 @@ def _answer(config: EnvironmentConfig) -> Extractor | None:
 
 def _check_params(kind: type[Environment], config: EnvironmentConfig) -> None:
     """Refuse what an environment does not take, and what is given twice."""
-    own = set(_OWN_KEYS)
-    allowed = [name for name in inspect.signature(kind).parameters if name not in own]
+    taken = inspect.signature(kind).parameters
+    allowed = [name for name in taken if name not in _OWN_KEYS]
+    allowed += _CELL_KEYS if config.adapter == "notebook" else ()
     _refuse_repeated(config)
     for key in config.params:
         if key not in allowed:
@@ -261,7 +279,7 @@ def _refuse_repeated(config: EnvironmentConfig) -> None:
     for key in ("name", "size", "seed", "answer_extractor"):
         if key in config.params:
             raise UsageError(
-                f"{key} stands in the params of {config.name}", hint="Write it beside params"
+                f'"{key}" stands in the params of {config.name}', hint="Write it beside params"
             )
 
 

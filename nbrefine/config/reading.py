@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import reprlib
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from nbrefine.errors import NbrefineError, UsageError
+from nbrefine.errors import ModelError, NbrefineError, UsageError
 
 M = TypeVar("M", bound="Section")
 
@@ -22,6 +23,21 @@ Place = tuple[str | int, ...]
 GIVE_PATH = "Give the path of a file that exists"
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a block was read; blocks that say the same are equal wherever that was."""
+
+    document: Document | None = field(default=None, compare=False)
+    place: Place = field(default=(), compare=False)
+
+    def start(self, told: str, *way: str | int) -> str:
+        """Give the beginning of a message on what stands there: file and line, or ""."""
+        if self.document is None:
+            return ""
+        line = self.document.line_named((*self.place, *way), told)
+        return f"{self.document.where}, line {line}: " if line else ""
+
+
 class Section(BaseModel):
     """A block of keys: unknown ones are refused, types are not bent, values stay as they are."""
 
@@ -29,6 +45,34 @@ class Section(BaseModel):
 
     see: ClassVar[str] = ""
     """Where a person finds what the keys mean."""
+
+    _source: Source = PrivateAttr(Source())
+
+    def read_from(self, document: Document, place: Place = ()) -> None:
+        """Remember where this block, and those within it, stand."""
+        self._source = Source(document, place)
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            several = isinstance(value, tuple)
+            for way, block in enumerate(value) if several else [(name, value)]:
+                if isinstance(block, Section):
+                    block.read_from(document, (*place, name, *([way] if several else [])))
+
+    @contextmanager
+    def at(self, *way: str | int) -> Iterator[None]:
+        """Let what is wrong with a value be told with its file and line, where it has them.
+
+        Parameters
+        ----------
+        way: from this block to the value, or to a block that it is somewhere in.
+        """
+        try:
+            yield
+        except (UsageError, ModelError) as error:
+            start = self._source.start(error.message, *way)
+            if not start or error.message.startswith(start.partition(", line ")[0]):
+                raise
+            raise type(error)(f"{start}{error.message}", hint=error.hint) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +97,32 @@ class Document:
             mark, node = found
             line = mark.line + 1
         return line
+
+    def line_named(self, place: Place, told: str) -> int | None:
+        """Give the line of what a message names of a value; where it names nothing, the value's."""
+        line, node = self.line(place), self.root
+        for part in place:
+            found = _entry(node, part) if node is not None else None
+            node = found[1] if found else None
+        if line is None or node is None:
+            return line
+        scalars = list(_scalars(node))
+        quoted = [s for s in scalars if f'"{s.value}"' in told or f"'{s.value}'" in told]
+        # Paths are not quoted, and told from the folder of the file on.
+        paths = [s for s in scalars if Path(s.value).suffix and told.endswith(s.value)]
+        return next((s.start_mark.line + 1 for s in quoted + paths), line)
+
+
+def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    if isinstance(node, yaml.ScalarNode) and node.value:
+        yield node
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _scalars(item)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _scalars(key)
+            yield from _scalars(value)
 
 
 def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Mark, yaml.Node] | None:
@@ -157,9 +227,11 @@ def checked(model: type[M], document: Document, *, folder: Path | None = None) -
         allowed there.
     """
     try:
-        return model.model_validate(dict(document.values), context={"folder": folder})
+        made = model.model_validate(dict(document.values), context={"folder": folder})
     except ValidationError as error:
         raise _explained(error, model, document) from None
+    made.read_from(document)
+    return made
 
 
 def _explained(error: ValidationError, model: type[Section], document: Document) -> UsageError:
@@ -174,6 +246,8 @@ def _explained(error: ValidationError, model: type[Section], document: Document)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(key), allowed, n=1)
         guess = f'Did you mean "{near[0]}"? ' if near else ""
+        if homes := _homes(str(key), _section_at(model, block)):
+            guess = f"It stands in {' or '.join(homes)}. "
         return UsageError(
             f'{start}unknown key "{key}"{within}', hint=f"{guess}Allowed: {', '.join(allowed)}"
         )
@@ -194,6 +268,8 @@ def _problem(first: Mapping[str, Any], model: type[Section]) -> str:
     if first["type"] == "model_type":
         keys = ", ".join(_section_at(model, first["loc"]).model_fields)
         return f"a block with some of the keys {keys} is expected, not {got}"
+    if first["type"] == "tuple_type":
+        return f"give a list, each item after a dash, not {got}"
     if first["type"] == "too_short":
         return f"at least one is expected, not {got}"
     return f"{first['msg'][0].lower()}{first['msg'][1:]}, not {got}"
@@ -213,6 +289,21 @@ def _section_at(model: type[Section], block: Place | list[str | int]) -> type[Se
         if isinstance(part, str) and part in model.model_fields:
             model = _section_in(model.model_fields[part].annotation) or model
     return model
+
+
+def _homes(key: str, model: type[Section]) -> list[str]:
+    """Name the blocks within a block that have a key, those nearest to it."""
+    level = [(name, _section_in(field.annotation)) for name, field in model.model_fields.items()]
+    while level:
+        if found := [name for name, inner in level if inner and key in inner.model_fields]:
+            return found
+        level = [
+            (f"{name}.{below}", _section_in(field.annotation))
+            for name, inner in level
+            if inner
+            for below, field in inner.model_fields.items()
+        ]
+    return []
 
 
 def _section_in(annotation: Any) -> type[Section] | None:

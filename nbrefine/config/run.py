@@ -82,7 +82,7 @@ class RunConfig(Section):
     """What becomes of files that attempts write: held back in overlays, or told only."""
     history: str = "current"
     """How much of the past the model sees."""
-    temperature: Annotated[float, Field(ge=0)] = 0.0
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """How long one reply may be, in tokens."""

@@ -21,6 +21,7 @@ from nbrefine import notebook
 from nbrefine.cli import call
 from nbrefine.cli.evaluate import report
 from nbrefine.config import EvalConfig
+from nbrefine.config.reading import Section
 from nbrefine.evaluation import Row, create_evaluation_result
 from nbrefine.findings import Finding
 from nbrefine.metrics import Outcome
@@ -316,3 +317,12 @@ def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
         "Not all episodes have ended; the same command goes on",
         "Model: m   Results: out",
     ]
+
+
+def test_the_help_names_every_key_of_every_block(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["eval", "--help"]) == 0
+    told = set(re.findall(r"\w+", capsys.readouterr().out))
+    blocks = [kind for kind in Section.__subclasses__() if kind.__module__ == EvalConfig.__module__]
+    assert len(blocks) > 5
+    keys = {key for kind in blocks for key in kind.model_fields}
+    assert keys <= told, keys - told

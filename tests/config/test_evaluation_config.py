@@ -10,9 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from nbrefine.config import (
+    BackendFactory,
     CodeExecutionConfig,
     ContainerConfig,
     EnvironmentConfig,
+    EnvironmentFactory,
     EvalConfig,
     IterativeConfig,
     ModelConfig,
@@ -308,3 +310,62 @@ def test_inference_and_judges_become_the_values_that_are_used() -> None:
     assert second is not None
     assert (first.to_reward_type(), second.to_reward_type()) == (RewardType.PROCESS, None)
     assert first.inference.to_sampling() == Sampling(temperature=0.0, max_tokens=512)
+
+
+PUT = """\
+environments:
+  - name: numbers.jsonl
+    adapter: huggingface
+    {}
+model: scripted:replies.json
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("params: {split: test,\n      question_col: q}", 'line 5: unknown key "question_col"'),
+        ("params: {split: test,\n      question_column: q}", "line 5: There is no column 'q'"),
+        ("params: {split: test,\n      data_files: nowhere.csv}", "line 5: There is no file "),
+        ("iterative:\n      submission_extractor: x", 'line 5: There is no extractor "x"'),
+    ],
+)
+def test_what_only_building_tells_has_its_file_and_line_too(
+    tmp_path: Path, keys: str, said: str
+) -> None:
+    (tmp_path / "numbers.jsonl").write_text('{"question": "1?", "answer": "one"}\n')
+    config = read(tmp_path, PUT.format(keys))
+    with pytest.raises(UsageError) as caught:
+        EnvironmentFactory.create(config.environments[0])
+    assert str(caught.value).startswith(f"{tmp_path / 'eval.yaml'}, {said}")
+    assert str(caught.value).count("eval.yaml") == 1
+
+
+def test_a_data_file_and_a_model_that_are_not_there_have_their_lines(tmp_path: Path) -> None:
+    config = read(tmp_path, PUT.format("size: 3"))
+    with pytest.raises(UsageError, match=r"eval\.yaml, line 2: There is no file or folder"):
+        EnvironmentFactory.create(config.environments[0])
+    with pytest.raises(UsageError, match=r"eval\.yaml, line 5: "):
+        BackendFactory.create(config.model)
+    given = read(tmp_path, PUT.format("size: 3"), model="scripted:nowhere.json")
+    with pytest.raises(UsageError, match=r"^(?!.*eval\.yaml)"):
+        BackendFactory.create(given.model)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("environments: {name: x}\n", "line 1: environments: give a list"),
+        ("environments: [{name: x}]\nseed: 1\n", "It stands in environments or inference"),
+        ("environments:\n- name: x\n  max_turns: 1\n", "It stands in iterative. Allowed"),
+        ("environments: [{name: x}]\ninference: {temperature: 50}\n", "or equal to 2, not 50"),
+        ("environments: [{name: x}]\noutput_dir: eval.yaml\n", "line 2: "),
+        ("environments: [{name: x}]\noutput_dir: eval.yaml/a/b\n", "is a file, and no folder"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_where_it_belongs(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    assert said in str(caught.value)

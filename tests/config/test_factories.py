@@ -171,7 +171,7 @@ def test_a_wrong_list_of_tasks_is_told(keys: dict[str, Any], said: str) -> None:
     ("params", "said"),
     [
         ({"spli": "test"}, 'unknown key "spli" in the params of numbers.jsonl. Allowed: split,'),
-        ({"seed": 3}, "seed stands in the params of numbers.jsonl. Write it beside params"),
+        ({"seed": 3}, '"seed" stands in the params of numbers.jsonl. Write it beside params'),
         ({"rewards": []}, 'unknown key "rewards"'),
     ],
 )

@@ -63,7 +63,7 @@ def test_blocks_within_lists_are_read(tmp_path: Path) -> None:
             "leaf in branches: a block with some of the keys size, name is expected, not 'green'",
         ),
         ("branches:\n- title: a\n- just this\n", "line 3: branches: a block with some of the keys"),
-        ("branches: 3\n", "line 1: branches: input should be a valid tuple, not 3"),
+        ("branches: 3\n", "line 1: branches: give a list, each item after a dash, not 3"),
         ("weight: .nan\n", "line 1: weight: input should be a finite number, not nan"),
         ("weight: '2'\n", "line 1: weight: input should be a valid number, not '2'"),
         (

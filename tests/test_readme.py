@@ -7,11 +7,15 @@ import shlex
 import subprocess
 import textwrap
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from nbrefine import config
 from nbrefine.cli import call
 from nbrefine.config import RunConfig
+from nbrefine.config.evaluation import Adapter
+from nbrefine.config.reading import Section
 from nbrefine.models import local
 from nbrefine.models.scripted import ScriptedModel
 
@@ -105,6 +109,30 @@ def test_the_evaluation_runs_on_the_problems_that_are_written_before_it(
     assert call(["eval", "eval.yaml"]) == 0
     assert "passing but wrong: 3 of 6 graded" in capsys.readouterr().out
     assert len(list(Path("results").rglob("*.ipynb"))) == 6
+
+
+BLOCKS: dict[str, type[Section]] = {
+    "environments": config.EnvironmentConfig,
+    "iterative": config.IterativeConfig,
+    "code_execution": config.CodeExecutionConfig,
+    "container": config.ContainerConfig,
+    "model": config.ModelConfig,
+    "inference": config.InferenceConfig,
+    "judge": config.JudgeConfig,
+    "env_llm": config.EnvironmentLLMConfig,
+}
+
+
+def test_the_keys_of_an_evaluation_are_all_there() -> None:
+    _, _, table = README.partition("| key | holds |\n|---|---|\n")
+    rows = [line.split(" | ") for line in table.partition("\n\n")[0].splitlines()]
+    keys = [[set(re.findall(r"`(\w+)`", cell)) for cell in row] for row in rows]
+    held = {name: inside for names, inside in keys for name in names}
+    for name, block in BLOCKS.items():
+        assert held[name] == set(block.model_fields)
+    top = set(config.EvalConfig.model_fields)
+    assert top <= set(held) <= top | held["environments"] | held["iterative"]
+    assert held["adapter"] - {"params"} == set(get_args(Adapter))
 
 
 def test_the_attacks_are_as_many_as_the_readme_says() -> None:

@@ -461,6 +461,57 @@ def test_the_reference_of_a_task_without_hidden_tests_is_tried_too(
     assert (metrics.invalid_tasks, metrics.accuracy.n) == (invalid, 2 - invalid)
 
 
+SOLUTION = "def double(x):\n    return x"  # not what its tests say
+
+ROWS_THAT_NOBODY_CAN_SOLVE = {
+    "a wrong reference": {"test": "assert double(2) == 4"},
+    "a wrong reference of a named function": {
+        "test": "def check(candidate):\n    assert candidate(2) == 4",
+        "entry_point": "double",
+    },
+    "a wrong reference for check(candidate)": {
+        "test": "def check(candidate):\n    assert candidate(2) == 4"
+    },
+    "a wrong reference under hidden tests": {
+        "test": "assert double(0) == 0",
+        "hidden_tests": "assert double(2) == 4",
+    },
+    "no tests": {"test": ""},
+    "blank tests": {"test": " \n"},
+}
+
+
+@pytest.mark.parametrize("why", ROWS_THAT_NOBODY_CAN_SOLVE)
+def test_a_row_of_a_file_that_cannot_be_judged_is_invalid_before_the_model_is_asked(
+    why: str, tmp_path: Path
+) -> None:
+    row = {"prompt": "Write double(x).", "canonical_solution": SOLUTION}
+    row |= ROWS_THAT_NOBODY_CAN_SOLVE[why]
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    env = EnvironmentConfig(
+        name=str(tmp_path / "rows.jsonl"),
+        adapter="huggingface",
+        params={"question_column": "prompt", "answer_column": "canonical_solution"},
+    )
+    model = ScriptedModel([])
+    result = run_evaluation(env, model)
+    assert model.requests == []
+    metrics = result.metrics["rows"]
+    assert (metrics.invalid_tasks, metrics.infra_errors, metrics.accuracy.n) == (1, 0, 0)
+    ((told,),) = result.rows.values()
+    assert told.detail.startswith(
+        "the reference fails here" if "reference" in why else "The task has no tests"
+    )
+
+
+def test_a_task_without_tests_is_valid_where_something_else_judges_it() -> None:
+    rewards = (CodeExecutionReward(SubprocessCodeExecutor()), AnswerReward())
+    problem = Problem(Task("2 + 2?", id="sum"), expected_answer="4")
+    with SingleTurnEnvironment([problem], rewards=rewards, name="mixed") as env:
+        result = run_evaluation(env, ["4"])
+    assert (result.metrics["mixed"].invalid_tasks, result.metrics["mixed"].accuracy.count) == (0, 1)
+
+
 def test_a_reference_that_is_no_program_is_not_tried() -> None:
     task = Task("Set x to 4.", tests="assert x == 4", reference="4")
     rewards = (CodeExecutionReward(SubprocessCodeExecutor()),)

@@ -17,7 +17,6 @@ from nbrefine.rewards.code import program_of
 from nbrefine.rewards.grader import Grade, Preflight
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig, record_name
 from nbrefine.runner.grading import graded_outcome
-from nbrefine.taskdata.columns import defines
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Episode, Sampling, Task
 
@@ -77,7 +76,7 @@ class Episodes:
     tasks: how many tasks there are.
     runner: runs one of them.
     grader: judges a submission that its feedback calls solved, or that has no tests for feedback,
-        where the task has hidden tests; and tells which tasks cannot be judged.
+        where the task has hidden tests.
     kept: what has ended before, and where rows are written.
     records: whether the runner keeps notebooks, in `RECORDS` beside the rows.
     """
@@ -156,10 +155,13 @@ class Episodes:
             if of_the_caller and not isinstance(trouble, InvalidTaskError):
                 raise
             so_far = episode or getattr(trouble, "episode", None) or Episode(Task(""))
-            return replace(so_far, stop=stop_for(trouble)), None
+            grade = None
+            if isinstance(trouble, InvalidTaskError):
+                grade = Grade("invalid-task", detail=trouble.message)
+            return replace(so_far, stop=stop_for(trouble)), grade
 
     async def _graded(self, episode: Episode) -> Grade | None:
-        """Give the grade; without one, what speaks against the task itself."""
+        """Give the grade, where there are hidden tests and the submission may have solved it."""
         task, verdict = episode.task, episode.verdict
         if self._grader is None or verdict == "infra-error":
             return None
@@ -167,13 +169,7 @@ class Episodes:
         untold = bool(episode.turns) and not task.tests.strip()
         if task.hidden_tests and (episode.solved or untold):
             return await self._grader.grade(task, program_of(episode))
-        if verdict == "invalid-task":
-            return None
-        # What is left out must not depend on whether it was solved.
-        if not (task.hidden_tests or _has_solution(task)):
-            return None
-        preflight = await self._grader.preflight(task)
-        return Grade("invalid-task", detail=preflight.problem) if preflight.problem else None
+        return None
 
     def _heed(self, row: Row) -> None:
         self._troubles = self._troubles + 1 if row.errored else 0
@@ -182,11 +178,6 @@ class Episodes:
                 f"{self._troubles} episodes in a row ended in trouble; the last: {row.detail}",
                 hint="Mend that and start again: what is good is kept in output_dir",
             )
-
-
-def _has_solution(task: Task) -> bool:
-    """Tell whether a task's reference is a program that its tests can judge."""
-    return bool(task.tests and task.entry_point) and defines(task.reference, task.entry_point)
 
 
 def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) -> Row:

@@ -25,6 +25,7 @@ from nbrefine.config.factories import EnvironmentFactory
 from nbrefine.env.base import Environment
 from nbrefine.errors import RunStopped, UsageError
 from nbrefine.evaluation.episodes import RECORDS, Episodes, Plan
+from nbrefine.evaluation.judgeable import Judgeable
 from nbrefine.evaluation.results import (
     EvaluationResult,
     ResultsFile,
@@ -86,7 +87,8 @@ def arun_evaluation(
     system_prompt, turn_info: see `TrajectoryRunner`.
     grade: whether a submission that its feedback calls solved, or the last where no test is
         visible, is graded at the end where the task has hidden tests; the grade decides then.
-        Tasks whose own reference fails their tests here are found out too, and count for nothing.
+        Tasks whose own reference fails their tests here are found out before the model is asked,
+        and count for nothing.
     output_dir: where results are kept as they come; a second evaluation with the same settings
         goes on there.  None keeps nothing.
     save_detailed_results: whether every episode is kept there as a notebook.
@@ -333,6 +335,7 @@ class _Evaluation:
             turn_info=plan.turn_info,
             record=folder / RECORDS if folder is not None and plan.detailed else None,
             overwrite=True,
+            check=Judgeable(environment.reward_functions, grader),
         )
         records = folder is not None and plan.detailed
         episodes = Episodes(plan, tasks, runner, grader=grader, kept=kept, records=records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -21,9 +22,10 @@ from nbrefine.models import Model
 from nbrefine.notebook import Recorder
 from nbrefine.notebook.wording import verdict
 from nbrefine.runner.prompt import Prompt, Wording
+from nbrefine.state import State
 from nbrefine.stopping import StopRule
 from nbrefine.trajectory import Trajectory
-from nbrefine.values import Episode, Sampling, Task, utc_now
+from nbrefine.values import Episode, Message, Sampling, Task, utc_now
 
 SEEDS = 2_000_000
 """How many seeds there are for trajectories: 1000 times any of them still fits into 31 bits."""
@@ -71,6 +73,22 @@ class Setup:
     record: Path | None
     overwrite: bool
     log: Callable[[str], object] | None
+    check: Callable[[State, Episode], object] | None = None
+
+    def compose(self, max_steps: int | None) -> Callable[..., Any]:
+        """Give what puts the prompts of a trajectory together, and checks it before the first."""
+        prompt, check = Prompt(self.wording, max_steps), self.check
+        if check is None:
+            return prompt
+
+        async def checked(state: State, episode: Episode) -> Sequence[Message]:
+            if not episode.turns:
+                answer = check(state, episode)
+                if inspect.isawaitable(answer):
+                    await answer
+            return prompt(state, episode)
+
+        return checked
 
 
 class Rollout:
@@ -176,7 +194,7 @@ class Rollout:
                 setup.model,
                 options={"task_index": self._index},
                 seed=self._seed,
-                compose=Prompt(setup.wording, spec.max_steps),
+                compose=setup.compose(spec.max_steps),
                 rules=setup.rules,
                 budget=setup.budget,
                 sampling=setup.sampling,

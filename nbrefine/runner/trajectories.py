@@ -23,7 +23,7 @@ from nbrefine.runner.rollout import Batch, Rollout, Setup, checked
 from nbrefine.state import State
 from nbrefine.stopping import StopRule
 from nbrefine.trajectory import Trajectory
-from nbrefine.values import Sampling
+from nbrefine.values import Episode, Sampling
 
 BATCH_SIZE = 8
 """Trajectories that run side by side where nothing else is said."""
@@ -57,7 +57,11 @@ class TrajectoryRunner(Closing):
     seed: every trajectory's own is derived from it, see `derived_seed`; None leaves it to chance.
     record: folder for one notebook per trajectory; made if it is not there.
     overwrite: whether episodes recorded there before may be replaced.
-    log: called in a worker thread with a line after every turn and every trajectory.
+    log: called in a worker thread with a line after every turn and every trajectory, as `print`
+        may be.
+    check: called in a worker thread with the first state of every trajectory and its episode,
+        before the model is asked; what it raises ends the trajectory: an `InvalidTaskError`, for
+        nobody's loss.
 
     Raises
     ------
@@ -84,6 +88,7 @@ class TrajectoryRunner(Closing):
         record: str | Path | None = None,
         overwrite: bool = False,
         log: Callable[[str], object] | None = None,
+        check: Callable[[State, Episode], object] | None = None,
     ) -> None:
         if system_prompt is not None and system_prompt_fn is not None:
             raise UsageError(
@@ -114,6 +119,7 @@ class TrajectoryRunner(Closing):
             record=Path(record) if record is not None else None,
             overwrite=overwrite,
             log=log,
+            check=check,
         )
 
     def run_trajectory(

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 import typer
@@ -70,7 +71,13 @@ def _common(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    warnings.formatwarning = _one_line
     sys.exit(call(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _one_line(message: Warning | str, *_where: object, **_line: object) -> str:
+    """Write a warning as a trouble is written: whoever reads it has not written the source."""
+    return f"nbrefine: warning: {' '.join(str(message).split())}\n"
 
 
 def call(arguments: Sequence[str]) -> int:

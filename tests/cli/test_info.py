@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from nbrefine import __version__, doctor
 from nbrefine._portal import Run
-from nbrefine.cli import call
+from nbrefine.cli import call, main
 from nbrefine.cli.progress import download
 from nbrefine.notebook import save
 from nbrefine.values import Episode, Stop, Task
@@ -161,3 +162,13 @@ def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> No
     assert call(["run", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "0 solved (or done), 1 not solved, 2 wrong usage" in told
+
+
+def test_a_warning_is_one_line_without_the_source_it_came_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    told = warnings.formatwarning(UserWarning("no\n docker"), UserWarning, __file__, 1)
+    assert told == "nbrefine: warning: no docker\n"

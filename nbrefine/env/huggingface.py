@@ -39,7 +39,8 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
     size: how many tasks at most; None for all.
     shuffle: whether they are drawn at random, with `seed` (0 if it is None).
     answer_extractor: reads the answer out of a reply, and out of the answer column, as GSM8K's
-        needs; by name or as an object.
+        needs; by name or as an object.  By default the whole reply is the answer: of a chat model
+        ask for a form with `system_prompt`, and name what reads it, such as "tag_based".
     rewards: what judges an answer; by default an `AnswerReward`, and nothing where the rows hold
         tests, which need an executor.
     language: the one answers are written in; told in `Task.metadata` where it is not Python, and

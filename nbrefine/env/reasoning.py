@@ -17,7 +17,13 @@ from typing import Any
 from nbrefine._portal import Run, call_user
 from nbrefine.env.single import Problem, SingleTurnEnvironment
 from nbrefine.errors import NbrefineError, UsageError
-from nbrefine.extractors import Extractor, RawGenerationExtractor, make_extractor
+from nbrefine.extractors import (
+    Extractor,
+    FallbackExtractor,
+    RawGenerationExtractor,
+    TagBasedExtractor,
+    make_extractor,
+)
 from nbrefine.kernel.processes.environment import kernel_environment
 from nbrefine.rewards.base import IOReward, RewardFunction
 from nbrefine.state import Action, State
@@ -27,6 +33,11 @@ _ANSWERING = 10.0  # seconds of a processor for one puzzle or one score
 _WAITING = 90.0  # seconds in which there is an answer or a reason why not
 _STARTING = 120.0  # seconds in which reasoning_gym must be imported
 _LINE = 2**24  # bytes of a puzzle
+
+ANSWER_IN_TAG = "Write your final answer, and nothing else, between <answer> and </answer>."
+"""What a model is told where answers are read as they are by default."""
+
+_TAG_OR_ALL = FallbackExtractor((TagBasedExtractor(), RawGenerationExtractor()))
 
 
 class ReasoningGymEnvironment(SingleTurnEnvironment):
@@ -40,10 +51,11 @@ class ReasoningGymEnvironment(SingleTurnEnvironment):
     name: a data set of reasoning_gym, such as "polynomial_equations".
     size: how many puzzles there are.
     seed: what they are made from; the same seed makes the same puzzles.
-    answer_extractor: reads the answer out of a reply, by name or as an object; by default the
-        reply is the answer.
+    answer_extractor: reads the answer out of a reply, by name or as an object; by default it
+        stands between `<answer>` and `</answer>`, and a reply without them is the answer.
     rewards: judge an answer beside reasoning_gym's own score.
-    system_prompt: begins every chat, if it is not empty.
+    system_prompt: begins every chat, if it is not empty; by default `ANSWER_IN_TAG`, or nothing
+        where an `answer_extractor` is given.
     params: settings of the data set, such as `max_degree=2`.
 
     Raises
@@ -59,7 +71,7 @@ class ReasoningGymEnvironment(SingleTurnEnvironment):
         *,
         answer_extractor: Extractor | str | None = None,
         rewards: Iterable[RewardFunction] = (),
-        system_prompt: str = "",
+        system_prompt: str | None = None,
         **params: Any,
     ) -> None:
         if size < 1:
@@ -67,8 +79,10 @@ class ReasoningGymEnvironment(SingleTurnEnvironment):
         extractor = (
             make_extractor(answer_extractor)
             if isinstance(answer_extractor, str)
-            else answer_extractor or RawGenerationExtractor()
+            else answer_extractor or _TAG_OR_ALL
         )
+        if system_prompt is None:
+            system_prompt = "" if answer_extractor else ANSWER_IN_TAG
         gym = Gym(name, {"size": size, "seed": seed, **params})
         Run(gym.start()).result()
         super().__init__(
@@ -107,15 +121,19 @@ class PuzzleReward(IOReward):
         if isinstance(score, str):
             told = "The answer is not in the form that was asked for."
             return self._signal(0.0, told, {"answer": answer, "unreadable": score})
-        right = score >= 1
-        told = "The answer is right." if right else f"The answer is not right ({score:.2g} of 1)."
-        return self._signal(score, told, {"answer": answer})
+        return self._signal(score, _said(score), {"answer": answer})
 
     def _signal(self, score: float, feedback: str, metadata: dict[str, Any]) -> Signal:
         return Signal(self.name, self.reward_type, score, feedback, metadata)
 
     async def _close(self) -> None:
         await self._gym.stop()
+
+
+def _said(score: float) -> str:
+    if score >= 1:
+        return "The answer is right."
+    return f"The answer scored {score:.2g} of 1." if score > 0 else "The answer is not right."
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,37 @@ def test_a_part_of_the_credit_is_given_as_reasoning_gym_gives_it(
     assert told.reward == len(answer) / len(f"{answer} it is")
 
 
+def test_the_answer_is_asked_for_in_a_tag_and_read_there_or_is_the_whole_reply(
+    sums: ReasoningGymEnvironment,
+) -> None:
+    state, _ = sums.reset()
+    system, question = state.observation.messages
+    assert system.role == "system"
+    assert "<answer>" in system.content
+    assert question.content == state.hidden.entry["question"]
+    answer = state.hidden.expected_answer
+    assert signal_for(sums, state, f"So it is <answer>{answer}</answer>.").reward == 1.0
+    assert signal_for(sums, state, answer).reward == 1.0
+    first, _ = IterativeEnvironment(sums).reset()
+    assert [message.role for message in first.observation.messages] == ["system", "user"]
+    assert first.observation.messages[0] == system
+
+
+def test_who_reads_answers_otherwise_asks_for_them() -> None:
+    with ReasoningGymEnvironment("chain_sum", size=1, answer_extractor="last_line") as env:
+        (question,) = env.reset()[0].observation.messages
+        assert question.role == "user"
+
+
+def test_a_part_of_the_credit_is_not_told_as_wrong(sums: ReasoningGymEnvironment) -> None:
+    """The whole reply contains the one-digit answer, which makes 1 / 4 of it."""
+    state, _ = sums.reset()
+    answer = state.hidden.expected_answer
+    told = signal_for(sums, state, answer + "." * (3 * len(answer)))
+    assert told.feedback == "The answer scored 0.25 of 1."
+    assert signal_for(sums, state, "1000").feedback == "The answer is not right."
+
+
 def test_an_extractor_reads_the_answer_out_of_the_reply(sums: ReasoningGymEnvironment) -> None:
     (reward,) = sums.reward_functions
     assert isinstance(reward, PuzzleReward)

@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from nbrefine.errors import UsageError
 from nbrefine.values import Episode, RewardType, Turn, Usage, Verdict
@@ -37,6 +37,17 @@ class Recorded(Protocol):
 
     @property
     def episode(self) -> Episode: ...
+
+
+class Counted(Protocol):
+    """Anything that holds an outcome, such as a row of an evaluation, which knows its grade."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+
+
+Result: TypeAlias = "Outcome | Counted | Episode | Recorded"
+"""What figures are made of; only an outcome, or what holds one, knows of a grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +127,18 @@ def _well_formed(turn: Turn) -> bool | None:
     return min(rewards) >= 1.0 if rewards else None
 
 
-def outcomes_of(results: Iterable[Outcome | Episode | Recorded]) -> list[Outcome]:
-    """Give the outcomes of outcomes, episodes or trajectories."""
-    return [
-        result
-        if isinstance(result, Outcome)
-        else outcome_of(result if isinstance(result, Episode) else result.episode)
-        for result in results
-    ]
+def outcomes_of(results: Iterable[Result]) -> list[Outcome]:
+    """Give the outcomes of outcomes, rows, episodes or trajectories."""
+    return [_outcome(result) for result in results]
+
+
+def _outcome(result: Result) -> Outcome:
+    if isinstance(result, Outcome):
+        return result
+    if isinstance(result, Episode):
+        return outcome_of(result)
+    counted = getattr(result, "outcome", None)
+    return counted if isinstance(counted, Outcome) else outcome_of(cast("Recorded", result).episode)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -259,7 +274,7 @@ class Aggregate:
 
 
 def compute_accuracy(
-    results: Iterable[Outcome | Episode | Recorded], *, ks: Sequence[int] | None = None
+    results: Iterable[Result], *, ks: Sequence[int] | None = None
 ) -> BinaryStatistics:
     """Tell how often episodes were solved.
 
@@ -281,14 +296,14 @@ def compute_accuracy(
 
 
 def compute_format_compliance(
-    results: Iterable[Outcome | Episode | Recorded],
+    results: Iterable[Result],
 ) -> BinaryStatistics:
     """Tell how often a reply had the form asked for, over all turns with a format reward."""
     return _binary(_by_task(results, lambda outcome: outcome.formats))
 
 
 def compute_passing_but_wrong(
-    results: Iterable[Outcome | Episode | Recorded],
+    results: Iterable[Result],
 ) -> BinaryStatistics:
     """Tell how often a grade disagrees, among the graded episodes that the feedback called solved.
 
@@ -300,29 +315,30 @@ def compute_passing_but_wrong(
 
 
 def compute_trajectory_reward(
-    results: Iterable[Outcome | Episode | Recorded],
+    results: Iterable[Result],
 ) -> ContinuousStatistics:
     """Tell the reward of whole episodes, summed over their turns."""
     return _continuous(_by_task(results, lambda outcome: (outcome.reward,)))
 
 
 def compute_action_reward(
-    results: Iterable[Outcome | Episode | Recorded],
+    results: Iterable[Result],
 ) -> ContinuousStatistics:
     """Tell the reward of single turns."""
     return _continuous(_by_task(results, lambda outcome: outcome.turn_rewards))
 
 
 def solved_by_attempt(
-    results: Iterable[Outcome | Episode | Recorded], *, attempts: int | None = None
+    results: Iterable[Result], *, attempts: int | None = None
 ) -> tuple[float, ...]:
     """Give the share of episodes solved within 1, 2 … attempts: the handbook's cumulative curve.
 
-    An episode that a grade calls wrong is not solved within any number of attempts.
+    An episode that a grade calls wrong is not solved within any number of attempts.  An episode or
+    its notebook does not know its grade: give the rows of an evaluation, which do.
 
     Parameters
     ----------
-    results: outcomes, episodes or trajectories.
+    results: rows, outcomes, episodes or trajectories.
     attempts: how far the curve goes; by default to the longest episode.
     """
     counted = [outcome for outcome in outcomes_of(results) if outcome.counts]
@@ -365,9 +381,7 @@ class Metrics:
         return plain
 
 
-def compute_all_metrics(
-    results: Iterable[Outcome | Episode | Recorded], *, ks: Sequence[int] | None = None
-) -> Metrics:
+def compute_all_metrics(results: Iterable[Result], *, ks: Sequence[int] | None = None) -> Metrics:
     """Give all that is reported of one environment; for the parameters see `compute_accuracy`."""
     outcomes = outcomes_of(results)
     compliance = compute_format_compliance(outcomes)
@@ -401,9 +415,7 @@ def aggregate(statistics: Iterable[BinaryStatistics | ContinuousStatistics]) -> 
     )
 
 
-def _by_task(
-    results: Iterable[Outcome | Episode | Recorded], values: Callable[[Outcome], Sequence[T]]
-) -> list[list[T]]:
+def _by_task(results: Iterable[Result], values: Callable[[Outcome], Sequence[T]]) -> list[list[T]]:
     """Give the values of each task's episodes that count; a task without any is left out."""
     tasks: dict[str | int, list[T]] = {}
     for outcome in outcomes_of(results):

@@ -20,6 +20,7 @@ from nbrefine.env.single import Problem, SingleTurnEnvironment
 from nbrefine.errors import ModelUnavailableError, NbrefineError, RecordError, UsageError
 from nbrefine.evaluation import (
     EvaluationResult,
+    Row,
     arun_evaluation,
     run_evaluation,
     run_multi_evaluation,
@@ -27,6 +28,7 @@ from nbrefine.evaluation import (
 from nbrefine.evaluation.episodes import TOO_MANY
 from nbrefine.evaluation.running import _names
 from nbrefine.executors import SubprocessCodeExecutor
+from nbrefine.metrics import solved_by_attempt
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.format import AnswerReward
@@ -377,6 +379,17 @@ def test_a_grade_by_hidden_tests_decides_what_passes_and_is_wrong() -> None:
         ("solved", False),
         ("failed", None),
     ]
+    told = [row.to_dict() for row in rows]
+    assert [
+        (row["verdict"], row["solved"], row["solved_at"], row["passed_at"]) for row in told
+    ] == [
+        ("solved", True, 1, 1),
+        ("failed", False, None, 1),
+        ("failed", False, None, None),
+    ]
+    assert [row["passing_but_wrong"] for row in told] == [False, True, False]
+    assert [Row.from_dict(row).outcome for row in told] == [row.outcome for row in rows]
+    assert solved_by_attempt(rows) == pytest.approx((1 / 3,))
     metrics = result.metrics["coding"]
     assert metrics.accuracy.count == 1
     assert metrics.passing_but_wrong is not None

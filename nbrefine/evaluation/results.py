@@ -55,15 +55,22 @@ class Row:
         return self.outcome.verdict == "infra-error"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as plain JSON, flat but for lists; null stands for a reward that is no number."""
+        """Give it as plain JSON, flat but for lists; null stands for a reward that is no number.
+
+        `verdict`, `solved` and `solved_at` are those that count: where a grade was given, its.
+        `passed_at` is the turn that passed what the model was shown.
+        """
         outcome = self.outcome
+        wrong = outcome.passing_but_wrong
         return {
             "task_index": self.task_index,
             "sample": self.sample,
             "task": self.task,
-            "verdict": outcome.verdict,
+            "verdict": "failed" if wrong else outcome.verdict,
             "solved": outcome.solved,
-            "solved_at": outcome.solved_at,
+            "solved_at": (outcome.solved_at or outcome.turns) if outcome.solved else None,
+            "passed_at": outcome.solved_at,
+            "passing_but_wrong": wrong,
             "graded": outcome.graded,
             "turns": outcome.turns,
             "reward": _finite(outcome.reward),
@@ -94,9 +101,9 @@ class Row:
         tokens = (row[f"{kind}_tokens"] for kind in ("input", "output", "cached"))
         outcome = Outcome(
             task=row["task_index"],
-            verdict=row["verdict"],
+            verdict="solved" if row.get("passing_but_wrong") else row["verdict"],
             sample=row["sample"],
-            solved_at=row["solved_at"],
+            solved_at=row.get("passed_at", row["solved_at"]),
             graded=row["graded"],
             turns=row["turns"],
             turn_rewards=tuple(math.nan if told is None else told for told in row["turn_rewards"]),

@@ -350,7 +350,7 @@ class IterativeEnvironment(Environment):
 
     async def _told(self, hidden: IterativeHidden) -> tuple[Observation, Reply | None]:
         """Tell what came of the newest turn, and of those before it; give a summary's reply too."""
-        turns, prompt = hidden.episode.turns, hidden.task_prompt
+        turns, prompt = _as_submitted(hidden), hidden.task_prompt
         past, summary = "", None
         if self._include_history and len(turns) > 1:
             past, summary = await self._past(hidden)
@@ -362,7 +362,7 @@ class IterativeEnvironment(Environment):
         return Observation(text, messages, task=prompt), summary
 
     async def _past(self, hidden: IterativeHidden) -> tuple[str, Reply | None]:
-        turns = hidden.episode.turns
+        turns = _as_submitted(hidden)
         if self._model is not None:
             reply = await self._model.complete(
                 summary_request(hidden.task_prompt, turns[:-1]),
@@ -395,6 +395,14 @@ def _opening(observation: Observation, instructions: str, text: str) -> tuple[Me
     if instructions and not any(message.role == "system" for message in before):
         before = (Message("system", instructions), *before)
     return (*before, Message("user", text))
+
+
+def _as_submitted(hidden: IterativeHidden) -> tuple[Turn, ...]:
+    """Give the turns with their submissions whole, not only the programs found in them."""
+    return tuple(
+        replace(turn, extraction=replace(turn.extraction, code=text))
+        for turn, text in zip(hidden.episode.turns, hidden.submissions, strict=True)
+    )
 
 
 def _with_summary(hidden: IterativeHidden, summary: Reply | None) -> IterativeHidden:

@@ -11,7 +11,7 @@ from typing import get_args
 
 from nbrefine.errors import UsageError
 from nbrefine.redaction import clean_text
-from nbrefine.rewards.code import report_of
+from nbrefine.rewards.code import program_in, report_of
 from nbrefine.state import Action, Observation, State
 from nbrefine.thinking import without_thinking
 from nbrefine.values import (
@@ -30,6 +30,8 @@ COMPLETE = "Episode complete."
 
 CUT = "Your response was cut off before its end. Make the next one shorter."
 """What a model is told that cannot see that it reached the token limit."""
+
+_RAN = "The program that was run with the tests."
 
 
 def response(action: Action) -> str:
@@ -52,7 +54,7 @@ def begun(state: State, action: Action, extraction: Extraction, number: int) -> 
 
 
 def judged(turn: Turn, signals: SignalBundle, *, threshold: float) -> Turn:
-    """Give a turn its signals and what follows from them.
+    """Give a turn its signals and what follows from them; its code is the program that was run.
 
     Parameters
     ----------
@@ -68,12 +70,22 @@ def judged(turn: Turn, signals: SignalBundle, *, threshold: float) -> Turn:
         verdict = "incomplete-reply" if unread else verdict
     return replace(
         turn,
+        extraction=_run(turn.extraction, signals),
         tests=next((report for s in signals if (report := report_of(s)) is not None), None),
         signals=signals,
         feedback="\n\n".join(told),
         verdict=verdict,
         accepted=solved,
     )
+
+
+def _run(extraction: Extraction, signals: SignalBundle) -> Extraction:
+    """Give what was taken out of a submission to be run, where a signal tells of that."""
+    ran = next((found for s in signals if (found := program_in(s)) is not None), None)
+    if ran is None or ran[0] == extraction.code:
+        return extraction if ran is None else replace(extraction, language=ran[1])
+    code, language = ran
+    return replace(extraction, code=clean_text(code), language=language, reason=_RAN)
 
 
 def _cut(turn: Turn) -> bool:

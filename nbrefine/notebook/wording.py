@@ -209,8 +209,7 @@ def runnable(turn: Turn) -> str | None:
     """
     if turn.result is not None:
         return turn.result.source
-    told = (signal.metadata or {} for signal in turn.signals)
-    whole = next((str(m["code"]) for m in told if m.get("completed") and m.get("code")), turn.code)
+    whole = turn.code
     if turn.tests is None:
         tagged = turn.extraction.language in ("python", "py", "python3", "ipython")
         return whole if tagged and parse(whole) is not None else None

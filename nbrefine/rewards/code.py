@@ -21,7 +21,7 @@ from nbrefine.rewards.tests import as_cell
 from nbrefine.rewards.wording import told
 from nbrefine.source import parse
 from nbrefine.state import Action, State
-from nbrefine.values import CaseResult, Episode, RewardType, Signal, Task, TestReport, Verdict
+from nbrefine.values import CaseResult, Episode, RewardType, Signal, Task, TestReport, Turn, Verdict
 
 if TYPE_CHECKING:
     from nbrefine.executors import CodeExecutionResult, CodeExecutor
@@ -101,8 +101,8 @@ class CodeExecutionReward(IOReward):
 
     There is no reward, which is nobody's failure, where the task has no tests or they cannot be
     run; it is 0.0 where the reply holds no code.  The signal's metadata has `passed`, `total`,
-    `errors`, `compilation_error`, `tier`, `verdict` and the `cases` one by one (see `report_of`),
-    or `no_tests`, or `extraction_failed`.
+    `errors`, `compilation_error`, `tier`, `verdict`, the `cases` one by one (see `report_of`) and
+    the program that was run, as `code` in a `language`, or `no_tests`, or `extraction_failed`.
 
     An executor stays open for whoever made it, since others may use it too; one that nobody
     closes ends with the process at the latest.
@@ -182,7 +182,7 @@ class CodeExecutionReward(IOReward):
 
     def _code(self, action: Action, tests: Tests) -> tuple[str | None, dict[str, Any]]:
         if action.code is not None:
-            return action.code, {}
+            return action.code, self._ran(action.code, {})
         text = action.text or ""
         code, facts = self.code_extractor.extract(text)
         if code is None and facts.get("reason") == "incomplete":
@@ -190,8 +190,12 @@ class CodeExecutionReward(IOReward):
         found = text if code is None else code
         whole = completed(found, tests)
         if whole != found:
-            return whole, {"completed": True, "code": whole}
-        return code, facts if code is None else {}
+            return whole, self._ran(whole, facts) | {"completed": True}
+        return code, facts if code is None else self._ran(code, facts)
+
+    def _ran(self, code: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = getattr(self.code_extractor, "language", None)
+        return {"code": code, "language": str(wanted or facts.get("language") or "")}
 
     async def _executed(self, code: str, tests: Tests) -> CodeExecutionResult:
         aexecute = getattr(self.executor, "aexecute", None)
@@ -305,13 +309,16 @@ def program_of(episode: Episode) -> str:
     It goes on where the prompt's code ends.
     """
     task = episode.task
-    submitted = [turn.code for turn in episode.accepted or episode.turns[-1:]]
-    found = [_PYTHON.extract(text)[0] for text in submitted]
-    code = "\n".join(
-        text if code is None else code for text, code in zip(submitted, found, strict=True)
-    )
+    code = "\n".join(map(_program, episode.accepted or episode.turns[-1:]))
     begun = str(task.metadata.get("prompt_code") or "")
     return completed(code, Tests(task.hidden_tests, task.entry_point, prompt_code=begun))
+
+
+def _program(turn: Turn) -> str:
+    if turn.extraction.language:  # it has been taken out of its reply
+        return turn.code
+    found = _PYTHON.extract(turn.code)[0]
+    return turn.code if found is None else found
 
 
 def _defines(code: str, name: str) -> bool:
@@ -373,3 +380,10 @@ def report_of(signal: Signal) -> TestReport | None:
     except TypeError:  # another's "cases"
         return None
     return TestReport(known, problem=str(metadata.get("problem") or ""))
+
+
+def program_in(signal: Signal) -> tuple[str, str] | None:
+    """Give the program that a signal says was run, and its language; or None."""
+    metadata = signal.metadata or {}
+    code, language = metadata.get("code"), metadata.get("language")
+    return (code, language) if isinstance(code, str) and isinstance(language, str) else None

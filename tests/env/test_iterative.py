@@ -31,7 +31,7 @@ from nbrefine.errors import UsageError
 from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.extractors import CodeBlockExtractor, TagBasedExtractor
 from nbrefine.rewards.base import RewardFunction
-from nbrefine.rewards.code import CodeExecutionReward
+from nbrefine.rewards.code import CodeExecutionReward, program_of
 from nbrefine.rewards.format import AnswerReward, FormatReward
 from nbrefine.rewards.judge import JudgeReward
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
@@ -857,3 +857,26 @@ def test_closing_it_ends_every_process_that_ran_its_tests() -> None:
         env.step(begun(env), Action("def add(a, b): return a + b"))
         assert children() - before
     assert children() - before == set()
+
+
+def test_a_turn_holds_the_program_that_was_run_and_the_step_the_reply_whole() -> None:
+    """A record, its rows and its best attempt give code, as `refine` does, and no Markdown."""
+    task = Task("Write one().", tests="assert one() == 1")
+    reply = "Here:\n```python\ndef one():\n    return 1\n```\nDone."
+    wrong = reply.replace("return 1", "return 2")
+    with SubprocessCodeExecutor(workers=1) as executor:
+        inner = SingleTurnEnvironment([Problem(task)], rewards=[CodeExecutionReward(executor)])
+        with IterativeEnvironment(inner) as env:
+            first = env.step(begun(env), Action(wrong))
+            second = env.step(first.next_state, Action(wrong))
+            result = env.step(second.next_state, Action(reply))
+    assert "Here:\n```python" in second.next_state.observation.prompt
+    turn = newest(result)
+    assert turn.code == "def one():\n    return 1"
+    assert (turn.extraction.status, turn.extraction.language) == ("found", "python")
+    assert turn.reply is not None
+    assert turn.reply.text == reply
+    assert result.info["submission"] == result.extracted_action == reply
+    episode = result.next_state.hidden.episode
+    assert [row["code"] for row in episode.to_rows()][-1] == turn.code
+    assert program_of(episode) == turn.code

@@ -179,29 +179,23 @@ def test_a_whole_reply_that_was_handed_in_gives_its_block_to_run_all(path: Path)
 
 
 @pytest.mark.parametrize(
-    ("language", "tests", "signals", "source"),
+    ("language", "tests", "source"),
     [
-        ("python", None, {}, "x = 1"),
-        ("", TestReport((CaseResult("test_1", "passed"),)), {}, "x = 1"),
-        ("", None, {}, None),  # "42" and "yes" parse too, and are answers
-        ("bash", None, {}, None),
-        (
-            "python",
-            TestReport((CaseResult("test_1", "passed"),)),
-            {"completed": True, "code": "def f():\n    x = 1"},
-            "def f():\n    x = 1",
-        ),
+        ("python", None, "x = 1"),
+        ("", TestReport((CaseResult("test_1", "passed"),)), "x = 1"),
+        ("", None, None),  # "42" and "yes" parse too, and are answers
+        ("bash", None, None),
     ],
 )
 def test_only_what_is_known_to_be_python_is_run_again(
-    language: str, tests: TestReport | None, signals: dict[str, Any], source: str | None
+    language: str, tests: TestReport | None, source: str | None
 ) -> None:
     turn = Turn(
         1,
         reply=Reply("x = 1"),
         extraction=Extraction("found", "x = 1", language),
         tests=tests,
-        signals=SignalBundle((Signal("code", RewardType.OUTCOME, 1.0, metadata=signals),)),
+        signals=SignalBundle((Signal("code", RewardType.OUTCOME, 1.0),)),
         verdict="solved",
         accepted=True,
     )

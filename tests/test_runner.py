@@ -698,6 +698,12 @@ def test_each_trajectory_has_a_notebook_in_the_folder(tmp_path: Path) -> None:
     assert again.run_batch([1])[0].success
 
 
+def test_the_name_of_one_notebook_is_no_folder_of_records(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="one for every episode"):
+        TrajectoryRunner(iterative(), knowing, record=tmp_path / "runs.ipynb")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_of_records_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     runner = TrajectoryRunner(iterative(), knowing, record=tmp_path / "file" / "runs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import threading
 import time
@@ -501,11 +502,12 @@ SETTINGS: dict[str, Callable[[], object]] = {
     "n is 0": lambda: sample(DOUBLE, [], 0),
     "max_turns is 0": lambda: sample(DOUBLE, [], 1, max_turns=0),
     "workers is 0": lambda: sample(DOUBLE, [], 1, workers=0),
-    "no select": lambda: sample(DOUBLE, [], 1, select="worst"),
+    "no select": lambda: sample(DOUBLE, [], 1, select="worst"),  # type: ignore[arg-type]
     "temperature 0": lambda: sample(DOUBLE, [], 2, sampling=Sampling(temperature=0.0)),
     "is no task": lambda: sample(None, [], 1),
     "tests of its own": lambda: sample(DOUBLE, [], 1, tests="assert True"),
     "go together": lambda: sample(None, [], 1, environment=IterativeEnvironment(tasks=_KNOWN)),
+    "the name of one notebook": lambda: sample(DOUBLE, [], 1, record="runs.ipynb"),
     "nothing runs in no time": lambda: sample(DOUBLE, [], 1, timeout=0),
 }
 
@@ -514,6 +516,13 @@ SETTINGS: dict[str, Callable[[], object]] = {
 def test_what_makes_no_sense_is_refused_before_anything_starts(told: str) -> None:
     with pytest.raises(UsageError, match=told):
         SETTINGS[told]()
+
+
+def test_sample_has_the_settings_of_start_sampling() -> None:
+    drawn, begun = (inspect.signature(f).parameters for f in (sample, start_sampling))
+    assert drawn == begun
+    with pytest.raises(TypeError, match=r"sample\(\) got an unexpected keyword argument"):
+        sample(DOUBLE, [], 1, temprature=1)  # type: ignore[call-arg]
 
 
 def test_a_live_kernel_and_fresh_ones_exclude_each_other(live: Kernel) -> None:

@@ -47,10 +47,39 @@ Backend = Model | ModelConfig | str | Callable[..., Any] | Iterable[Any]
 
 
 def run_evaluation(
-    environment: Environment | EnvironmentConfig, backend: Backend, **settings: Any
+    environment: Environment | EnvironmentConfig,
+    backend: Backend,
+    *,
+    name: str | None = None,
+    samples: int = 1,
+    limit: int | None = None,
+    batch_size: int = 8,
+    sampling_params: Sampling = Sampling(temperature=0.0),
+    seed: int | None = 0,
+    system_prompt: str | None = None,
+    turn_info: TurnInfoConfig | bool | None = None,
+    grade: bool = True,
+    output_dir: str | Path | None = None,
+    save_detailed_results: bool = True,
+    progress_callback: Progress | None = None,
 ) -> EvaluationResult:
     """Run a model over an environment's tasks and say what came of it; see `arun_evaluation`."""
-    return arun_evaluation(environment, backend, **settings).result()
+    return arun_evaluation(
+        environment,
+        backend,
+        name=name,
+        samples=samples,
+        limit=limit,
+        batch_size=batch_size,
+        sampling_params=sampling_params,
+        seed=seed,
+        system_prompt=system_prompt,
+        turn_info=turn_info,
+        grade=grade,
+        output_dir=output_dir,
+        save_detailed_results=save_detailed_results,
+        progress_callback=progress_callback,
+    ).result()
 
 
 def arun_evaluation(

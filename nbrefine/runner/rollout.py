@@ -44,6 +44,22 @@ def record_name(task_index: int, sample: int = 0) -> str:
     return f"task-{task_index:04d}{f'-sample-{sample:02d}' if sample else ''}.ipynb"
 
 
+def record_folder(given: str | Path) -> Path:
+    """Give the folder of records of several episodes.
+
+    Raises
+    ------
+    UsageError: its name is one of a single notebook.
+    """
+    folder = Path(given)
+    if folder.suffix == ".ipynb" and not folder.is_dir():
+        raise UsageError(
+            f"{folder} is the name of one notebook, but there is one for every episode",
+            hint=f"Give a folder, such as {folder.with_suffix('')}",
+        )
+    return folder
+
+
 def checked(environment: object) -> Environment:
     """Give an environment back, and refuse anything else."""
     if not isinstance(environment, Environment):

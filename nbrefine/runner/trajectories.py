@@ -19,7 +19,7 @@ from nbrefine.history import HistoryFunction, PromptBudget
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import load
 from nbrefine.runner.prompt import TurnInfoConfig, Wording
-from nbrefine.runner.rollout import Batch, Rollout, Setup, checked
+from nbrefine.runner.rollout import Batch, Rollout, Setup, checked, record_folder
 from nbrefine.state import State
 from nbrefine.stopping import StopRule
 from nbrefine.trajectory import Trajectory
@@ -116,7 +116,7 @@ class TrajectoryRunner(Closing):
             rules=rules,
             budget=budget,
             seed=seed,
-            record=Path(record) if record is not None else None,
+            record=record_folder(record) if record is not None else None,
             overwrite=overwrite,
             log=log,
             check=check,

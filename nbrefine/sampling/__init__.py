@@ -21,6 +21,7 @@ from nbrefine.kernel import Kernel
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load
 from nbrefine.runner.grading import grader_of
+from nbrefine.runner.rollout import record_folder
 from nbrefine.sampling.drawing import Drawing
 from nbrefine.sampling.origins import Branches, Fresh, Given, Make, Origin, Trials, maker
 from nbrefine.sampling.samples import Samples, Select
@@ -41,19 +42,52 @@ def sample(
     task: Task | str | None,
     model: Model | str | Callable[..., Any] | Iterable[Any] = "local",
     n: int = 5,
-    **settings: Any,
+    *,
+    select: Select = "first",
+    tests: str = "",
+    kernel: Kernel | str = "python3",
+    fresh: bool = False,
+    environment: Environment | None = None,
+    state: State | None = None,
+    max_turns: int = 1,
+    workers: int | None = None,
+    timeout: float | None = 120.0,
+    test_timeout: float = 10.0,
+    sampling: Sampling = DRAWN,
+    seed: int | None = 0,
+    budget: Budget | None = None,
+    grader: Grader | None = None,
+    record: str | Path | None = None,
+    overwrite: bool = False,
+    cwd: str | Path | None = None,
 ) -> Samples:
     """Draw candidates for a task, and take the first that passes or the best of them.
 
-    Parameters
-    ----------
-    task, model, n, settings: see `start_sampling`.
-
-    Raises
-    ------
-    NbrefineError: the host's or the caller's trouble; the kernel is left as it was.
+    For the parameters and errors see `start_sampling`; the kernel is left as it was where there is
+    an error.
     """
-    return start_sampling(task, model, n, **settings).result()
+    return start_sampling(
+        task,
+        model,
+        n,
+        select=select,
+        tests=tests,
+        kernel=kernel,
+        fresh=fresh,
+        environment=environment,
+        state=state,
+        max_turns=max_turns,
+        workers=workers,
+        timeout=timeout,
+        test_timeout=test_timeout,
+        sampling=sampling,
+        seed=seed,
+        budget=budget,
+        grader=grader,
+        record=record,
+        overwrite=overwrite,
+        cwd=cwd,
+    ).result()
 
 
 def start_sampling(
@@ -134,7 +168,9 @@ def start_sampling(
             f"At temperature 0 all {n} candidates would be the same",
             hint="Give sampling=Sampling(temperature=0.8), or n=1",
         )
-    recorders = _recorders(Path(record), n, overwrite=overwrite) if record is not None else []
+    recorders = (
+        _recorders(record_folder(record), n, overwrite=overwrite) if record is not None else []
+    )
     origin: Origin
     if environment is not None or state is not None:
         origin = Given.checked(environment, state, max_turns, kernel, task or tests, fresh=fresh)

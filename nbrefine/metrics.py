@@ -29,7 +29,7 @@ Z95 = 1.959963984540054
 NO_TOKENS = Usage()
 
 USUAL_KS = (1, 2, 5, 10, 25, 50, 100)
-"""The k of pass@k that are reported where there are as many samples."""
+"""The k of pass@k that are reported where there are as many samples, beside their number."""
 
 
 class Recorded(Protocol):
@@ -281,13 +281,14 @@ def compute_accuracy(
     Parameters
     ----------
     results: outcomes, episodes or trajectories.
-    ks: the k of pass@k and pass^k; by default the usual ones that some task has samples for.
+    ks: the k of pass@k and pass^k; by default the usual ones that some task has samples for, and
+        the most samples that one has.
     """
     by_task = _by_task(results, lambda outcome: (outcome.solved,))
     counts = [(len(solved), sum(solved)) for solved in by_task]
     if ks is None:
         most = max((n for n, _ in counts), default=0)
-        ks = [k for k in USUAL_KS if k <= most]
+        ks = [*(k for k in USUAL_KS if k < most), *([most] if most else [])]
     return _binary(
         by_task,
         {k: mean_pass_at_k(counts, k) for k in ks},

@@ -76,6 +76,18 @@ def test_every_task_and_sample_is_run_once() -> None:
     assert len(trajectories) == 6
 
 
+def test_a_row_names_its_task_by_its_index_where_it_has_no_id(tmp_path: Path) -> None:
+    lines = ['{"question": "2 + 2?", "answer": "4"}', '{"question": "1 + 1?", "answer": "2"}']
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    env = EnvironmentConfig(
+        name=str(tmp_path / "rows.jsonl"), adapter="huggingface", answer_extractor="raw"
+    )
+    (rows,) = run_evaluation(env, ["4", "2"], batch_size=1).rows.values()
+    assert [row.task for row in rows] == ["rows/0", "rows/1"]
+    (named,) = run_evaluation(sums(), ["2"], limit=1).rows.values()
+    assert [row.task for row in named] == ["sum-2"]
+
+
 def test_what_is_asked_for_is_a_limit_and_one_name() -> None:
     result = run_evaluation(sums(), right, limit=2, name="mine")
     assert list(result.metrics) == ["mine"]

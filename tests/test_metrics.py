@@ -133,6 +133,16 @@ def test_an_interval_of_nothing_is_everything_and_of_too_much_is_refused() -> No
         wilson_interval(3, 2)
 
 
+@pytest.mark.parametrize(
+    ("samples", "ks"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (7, [1, 2, 5, 7])]
+)
+def test_pass_at_the_number_of_samples_is_reported_unasked(samples: int, ks: list[int]) -> None:
+    drawn = [Outcome("a", "solved" if n == 0 else "failed", sample=n) for n in range(samples)]
+    told = compute_accuracy(drawn).pass_at_k
+    assert list(told) == ks
+    assert told[samples] == 1.0  # one of all of them is right
+
+
 def test_samples_are_averaged_within_their_task_first() -> None:
     # Task means 1, 0.5 and 0: mean 0.5; squares 0.25 + 0 + 0.25; / 2 / 3 = 1/12.
     drawn = [

@@ -75,6 +75,7 @@ class Episodes:
     plan: how many there are of each task.
     tasks: how many tasks there are.
     runner: runs one of them.
+    name: what the environment is called; names tasks that have no id, by their index.
     grader: judges a submission that its feedback calls solved, or that has no tests for feedback,
         where the task has hidden tests.
     kept: what has ended before, and where rows are written.
@@ -87,6 +88,7 @@ class Episodes:
         tasks: int,
         runner: TrajectoryRunner,
         *,
+        name: str,
         grader: Grader | None,
         kept: ResultsFile | None,
         records: bool,
@@ -102,6 +104,7 @@ class Episodes:
         self._waiting = [at for at in wanted if at not in good]
         self._at_once = plan.batch_size
         self._runner = runner
+        self._name = name
         self._grader = grader
         self._kept = kept
         self._records = records
@@ -133,7 +136,7 @@ class Episodes:
     ) -> None:
         for task_index, sample in waiting:
             episode, grade = await self._episode(task_index, sample)
-            row = _row(episode, grade, task_index, sample)
+            row = _row(episode, grade, task_index, sample, f"{self._name}/{task_index}")
             if self._records and episode.created:
                 row = replace(row, notebook=f"{RECORDS}/{record_name(task_index, sample)}")
             if self._kept is not None:
@@ -180,7 +183,7 @@ class Episodes:
             )
 
 
-def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) -> Row:
+def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int, name: str) -> Row:
     assert episode.stop is not None
     outcome = graded_outcome(episode, grade, task=task_index, sample=sample)
     tests = episode.turns[-1].tests if episode.turns else None
@@ -189,7 +192,7 @@ def _row(episode: Episode, grade: Grade | None, task_index: int, sample: int) ->
         task_index,
         sample,
         outcome,
-        task=clean_text(episode.task.id),
+        task=clean_text(episode.task.id) or name,
         seed=episode.seed,
         stop=episode.stop.reason,
         detail=clean_text(told or episode.stop.detail),

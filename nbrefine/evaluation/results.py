@@ -37,7 +37,7 @@ class Row:
     sample: int
     outcome: Outcome
     task: str = ""
-    """The task's id."""
+    """The task's id, or the environment's name and the task's index where it has none."""
     seed: int | None = None
     stop: StopReason = "stopped"
     detail: str = ""

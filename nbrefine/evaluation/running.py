@@ -367,7 +367,9 @@ class _Evaluation:
             check=Judgeable(environment.reward_functions, grader),
         )
         records = folder is not None and plan.detailed
-        episodes = Episodes(plan, tasks, runner, grader=grader, kept=kept, records=records)
+        episodes = Episodes(
+            plan, tasks, runner, name=name, grader=grader, kept=kept, records=records
+        )
         self._settings[name] = settings
         self._rows[name] = episodes.rows
         self._trajectories[name] = episodes.trajectories

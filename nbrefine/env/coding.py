@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +50,8 @@ class IterativeCodingEnvironment:
         **hf_kwargs: Any,
     ) -> IterativeEnvironment:
         """Make a loop over HumanEval: openai/openai_humaneval, split test."""
-        inner = HuggingFaceEnvironment("openai/openai_humaneval", rewards=(), **hf_kwargs)
+        maker = IterativeCodingEnvironment.from_humaneval
+        inner = _rows(maker, "openai/openai_humaneval", hf_kwargs)
         rewards = _rewards(executor, timeout, judge_backend=judge_backend, extra=extra_rewards)
         return IterativeEnvironment(
             inner, submission_extractor=_PYTHON, max_turns=max_turns, extra_rewards=rewards
@@ -68,7 +71,8 @@ class IterativeCodingEnvironment:
 
         The full set, unless `subset="sanitized"` is given.
         """
-        inner = HuggingFaceEnvironment("google-research-datasets/mbpp", rewards=(), **hf_kwargs)
+        maker = IterativeCodingEnvironment.from_mbpp
+        inner = _rows(maker, "google-research-datasets/mbpp", hf_kwargs)
         rewards = _rewards(executor, timeout, judge_backend=judge_backend, extra=extra_rewards)
         return IterativeEnvironment(
             inner, submission_extractor=_PYTHON, max_turns=max_turns, extra_rewards=rewards
@@ -96,6 +100,7 @@ class IterativeCodingEnvironment:
         Parameters
         ----------
         language: Python runs in processes of its own, another language in its Jupyter kernel.
+        answer_column: holds references; rows need none.
         test_column: None takes test_list, test or tests, whichever is there first.
         submission_extractor: finds the code in a response; by default the last block of the
             language.
@@ -108,14 +113,14 @@ class IterativeCodingEnvironment:
         own = executor is None
         executor = executor or executor_for(language)
         extractor = submission_extractor or CodeBlockExtractor(language)
-        inner = HuggingFaceEnvironment(
+        inner = _rows(
+            IterativeCodingEnvironment.create,
             dataset,
+            hf_kwargs,
             language=language,
             question_column=question_column,
             answer_column=answer_column,
             test_column=test_column,
-            rewards=(),
-            **hf_kwargs,
         )
         if not inner.columns.test:
             raise UsageError(
@@ -137,6 +142,31 @@ class IterativeCodingEnvironment:
 
 
 _PYTHON = CodeBlockExtractor("python")
+
+
+def _rows(
+    maker: Callable[..., IterativeEnvironment],
+    dataset: str | Path | Sequence[Row],
+    hf_kwargs: Mapping[str, Any],
+    **own: Any,
+) -> HuggingFaceEnvironment:
+    """Make the environment within a loop.
+
+    Raises
+    ------
+    UsageError: it takes no such argument, or the rows cannot be read.
+    """
+    further = set(inspect.signature(HuggingFaceEnvironment).parameters)
+    further -= {"dataset", "rewards", *own}
+    for key in hf_kwargs:
+        if key not in further:
+            taken = sorted({*inspect.signature(maker).parameters, *further} - {"hf_kwargs"})
+            near = difflib.get_close_matches(key, taken, n=2)
+            raise UsageError(
+                f"{maker.__name__} takes no {key}",
+                hint=f"Did you mean {' or '.join(near)}?" if near else f"Give {', '.join(taken)}",
+            )
+    return HuggingFaceEnvironment(dataset, rewards=(), **own, **hf_kwargs)
 
 
 def _rewards(

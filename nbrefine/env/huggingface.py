@@ -28,7 +28,7 @@ class HuggingFaceEnvironment(SingleTurnEnvironment):
     split, subset, data_files, offline: see `load_rows`.
     question_column, answer_column: what is asked, and what is expected; where no column is named,
         a set of `nbrefine.taskdata.KNOWN` is read as it is meant, and any other by "question" and
-        "answer".
+        "answer".  Rows with tests need no answer.
     test_column, entry_point_column: tests and the function they call; None takes the usual names
         that are there, "" takes none.
     hidden_test_column: tests that the model never sees and a grade is given by; None takes

@@ -144,7 +144,7 @@ class IterativeEnvironment(Environment):
     def __init__(
         self,
         inner: Environment | None = None,
-        tasks: Iterable[IterativeTask] | IterativeTask | None = None,
+        tasks: Iterable[IterativeTask | Task] | IterativeTask | Task | None = None,
         submission_extractor: Extractor | None = None,
         *,
         max_turns: int = 3,

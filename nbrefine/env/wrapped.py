@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from nbrefine._portal import call_user
 from nbrefine.env.base import Environment
@@ -37,7 +38,7 @@ class IterativeTask:
 
 def wrapped(
     inner: Environment | None,
-    tasks: Iterable[IterativeTask] | IterativeTask | None,
+    tasks: Iterable[IterativeTask | Task] | IterativeTask | Task | None,
     extra: Sequence[RewardFunction],
 ) -> Environment:
     """Give the environment to wrap.
@@ -50,11 +51,13 @@ def wrapped(
         raise UsageError("Must provide either 'inner' or 'tasks'", hint="Give one of them")
     if inner is None:
         assert tasks is not None
-        one = (tasks,) if isinstance(tasks, IterativeTask | str) else tasks
-        given: tuple[Any, ...] = tuple(one)
-        if strange := [task for task in given if not isinstance(task, IterativeTask)]:
-            raise UsageError(f"{strange[0]!r} is no task", hint="Give IterativeTask values")
-        return _of_tasks(given, extra)
+        # One of these is iterable, but is meant as one task.
+        one = isinstance(tasks, str | Mapping) or not isinstance(tasks, Iterable)
+        given = (tasks,) if one else tuple(cast("Iterable[Any]", tasks))
+        if strange := [task for task in given if not isinstance(task, IterativeTask | Task)]:
+            told = reprlib.repr(strange[0])
+            raise UsageError(f"{told} is no task", hint="Give IterativeTask or Task values")
+        return _of_tasks([_problem(task) for task in given], extra)
     if tasks is not None:
         raise UsageError("Both 'inner' and 'tasks' are given", hint="Give one of them")
     spec = getattr(inner, "spec", None)
@@ -77,12 +80,25 @@ def wrapped(
     return inner
 
 
-def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction]) -> Environment:
-    if not tasks:
+def _problem(task: IterativeTask | Task) -> Problem:
+    if isinstance(task, Task):
+        return Problem(task, expected_answer=task.reference)
+    told = Task(
+        task.prompt,
+        tests=task.test_code,
+        entry_point=str(task.metadata.get("entry_point") or ""),
+        metadata=task.metadata,
+    )
+    return Problem(told, expected_answer=task.ground_truth)
+
+
+def _of_tasks(problems: list[Problem], extra: Sequence[RewardFunction]) -> Environment:
+    if not problems:
         raise UsageError("An environment needs at least one task", hint="Give an IterativeTask")
-    untested = [at for at, task in enumerate(tasks) if not task.test_code.strip()]
+    untested = [at for at, problem in enumerate(problems) if not problem.task.tests.strip()]
     if untested and not any(map(_decides, extra)):
-        many = f"{len(untested)} of {len(tasks)} tasks have" if len(tasks) > 1 else "The task has"
+        many = f"{len(untested)} of {len(problems)} tasks have"
+        many = many if len(problems) > 1 else "The task has"
         warnings.warn(
             f"{many} no test_code, and no reward speaks of the outcome (task_index "
             f"{untested[0]}): nothing can ever tell that it is solved",
@@ -90,22 +106,10 @@ def _of_tasks(tasks: tuple[IterativeTask, ...], extra: Sequence[RewardFunction])
             stacklevel=4,
         )
     rewards: tuple[RewardFunction, ...] = ()
-    if len(untested) < len(tasks) and not any(map(_runs_tests, extra)):
+    if len(untested) < len(problems) and not any(map(_runs_tests, extra)):
         from nbrefine.executors import SubprocessCodeExecutor
 
         rewards = (CodeExecutionReward(SubprocessCodeExecutor(), close_executor=True),)
-    problems = [
-        Problem(
-            Task(
-                task.prompt,
-                tests=task.test_code,
-                entry_point=str(task.metadata.get("entry_point") or ""),
-                metadata=task.metadata,
-            ),
-            expected_answer=task.ground_truth,
-        )
-        for task in tasks
-    ]
     return SingleTurnEnvironment(problems, rewards=rewards, name="iterative", adapter="iterative")
 
 

@@ -6,7 +6,7 @@ import ast
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from nbrefine.errors import InvalidTaskError, UsageError
@@ -15,6 +15,7 @@ from nbrefine.values import Task
 
 _TESTS = ("test_list", "test", "tests")
 _HIDDEN_TESTS = ("hidden_tests", "hidden_test")
+_ANSWERS = ("answer", "canonical_solution")
 _ENTRY_POINTS = ("entry_point",)
 _IDS = ("task_id", "id", "name")
 BEFORE_TESTS = ("test_imports", "test_setup_code")
@@ -50,6 +51,8 @@ class Columns:
         Parameters
         ----------
         available: the columns there are.
+        answer: "" takes none; where there are tests, a usual name (answer, canonical_solution)
+            that is not there takes none either.
         test, entry_point, hidden_test: None takes the first usual name that is there: test_list,
             test or tests, entry_point, hidden_tests or hidden_test; "" takes none.
 
@@ -65,6 +68,8 @@ class Columns:
             _first(_IDS, available),
             _first(_HIDDEN_TESTS, available) if hidden_test is None else hidden_test,
         )
+        if answer in _ANSWERS and answer not in available and (columns.test or columns.hidden_test):
+            columns = replace(columns, answer="")
         for role in ("question", "answer", "test", "entry_point", "hidden_test"):
             name = getattr(columns, role)
             if name and name not in available:

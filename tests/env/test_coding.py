@@ -21,7 +21,7 @@ from nbrefine.extractors import RawGenerationExtractor, TagBasedExtractor
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.state import Action, State, StepResult
 from nbrefine.taskdata import humaneval_task, mbpp_task
-from nbrefine.values import Message, RewardType
+from nbrefine.values import Message, RewardType, Task
 
 if TYPE_CHECKING:
     from tests.hub import Hub
@@ -304,3 +304,37 @@ def test_rows_without_tests_are_refused_with_their_columns() -> None:
 def test_columns_that_a_set_has_not_are_told_with_those_it_has() -> None:
     with pytest.raises(UsageError, match="no column 'prompt'; the columns are task_id, text, code"):
         IterativeCodingEnvironment.create("google-research-datasets/mbpp")
+
+
+def test_rows_with_tests_need_no_reference_unless_one_is_named() -> None:
+    rows = [{"prompt": ROWS[0]["prompt"], "test": ROWS[0]["test"]}]
+    with IterativeCodingEnvironment.create(rows) as env:
+        state, _ = env.reset()
+        assert state.hidden.task.reference == ""
+        assert answer(env, state, fenced("def double(x):\n    return 2 * x")).terminated
+    with pytest.raises(UsageError, match="no column 'solution'"):
+        IterativeCodingEnvironment.create(rows, answer_column="solution")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"max_turn": 2}, "create takes no max_turn. Did you mean max_turns"),
+        ({"rewards": []}, "create takes no rewards. Did you mean extra_rewards"),
+        ({"colour": 2}, "create takes no colour. Give answer_column, answer_extractor, "),
+    ],
+)
+def test_a_wrong_argument_is_told_with_the_right_one(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        IterativeCodingEnvironment.create(ROWS, **settings)
+    assert str(caught.value).startswith(said)
+    with pytest.raises(UsageError, match="from_humaneval takes no dataset"):
+        IterativeCodingEnvironment.from_humaneval(dataset="mine")
+
+
+def test_a_task_of_refine_is_a_task_of_a_loop_too() -> None:
+    task = Task("Write double(x).", setup="import math", tests="assert double(4) == 8")
+    with IterativeEnvironment(tasks=task) as env:
+        state, _ = env.reset()
+        assert state.hidden.task.setup == "import math"
+        assert answer(env, state, "def double(x):\n    return 2 * x").terminated

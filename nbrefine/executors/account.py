@@ -129,7 +129,7 @@ class Account:
         return CodeExecutionResult(
             passed=len(cases) - len(missed),
             total=len(cases),
-            errors=tuple(f"{case.name}: {case.message}" for case in missed),
+            errors=tuple(f"{case.name}: {_why(case)}" for case in missed),
             compilation_error=self.trouble or None,
             stdout=stdout,
             stderr=stderr,
@@ -150,8 +150,12 @@ def with_message(case: CaseResult, trouble: str) -> CaseResult:
     if case.status == "timeout":
         return replace(case, message="it ran too long")
     if case.got or case.expected:
-        return replace(case, message=f"got {case.got}, expected {case.expected}")
+        return case  # which says it
     return replace(case, message=f"{case.expression or case.name} does not hold")
+
+
+def _why(case: CaseResult) -> str:
+    return case.message or f"got {case.got}, expected {case.expected}"
 
 
 def _tells_end(message: str) -> bool:

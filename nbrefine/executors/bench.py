@@ -25,6 +25,9 @@ from nbrefine.executors.nursery import CandidateHost, Limits, LocalHost, Nursery
 MEMORY = 4 << 30
 """Bytes of address space that each process of a candidate has."""
 
+CODE = 10.0
+"""Seconds that the code itself may take, with its imports, where nothing else is said."""
+
 _PROCESSES = 256
 _FILE_SIZE = 256 << 20
 _LEAST_MEMORY = 256 << 20
@@ -85,6 +88,8 @@ class Bench(Closing):
         setup: str = "",
         timeout: float = 30.0,
         test_timeout: float | None = None,
+        code_timeout: float | None = None,
+        max_timeouts: int = 3,
     ) -> Run[CodeExecutionResult]:
         """Run the code, and each of its tests.
 
@@ -95,17 +100,24 @@ class Bench(Closing):
         setup: code that runs before `code`, in the same module.
         timeout: seconds for all of it, from when it begins to run.
         test_timeout: seconds for one test; None: as `timeout`.
+        code_timeout: seconds for the code itself; None: as for a test, but no less than `CODE`.
+        max_timeouts: after so many tests that ran too long, the others are not run.
 
         Raises
         ------
-        UsageError: a time is not positive, the code is too long, or the bench is closed.
+        UsageError: a time is not positive, the code is too long, or it is closed.
         ExecutorError: its processes do not come up, or ended twice in the middle of this check.
         """
         each = timeout if test_timeout is None else test_timeout
-        if not (timeout > 0 and each > 0):
+        own = max(each, CODE) if code_timeout is None else code_timeout
+        if not (timeout > 0 and each > 0 and own > 0):
             raise UsageError(f"A check is given {timeout:g} s, {each:g} s for each of its tests")
         asked = {"setup": setup, "code": code, "tests": tests, "entry_point": entry_point}
-        limits = {"test_timeout": each, "code_timeout": timeout}
+        limits = {
+            "test_timeout": each,
+            "code_timeout": min(timeout, own),
+            "max_timeouts": max_timeouts,
+        }
         try:
             message = frames.pack({**asked, **limits})
         except ValueError as error:
@@ -116,7 +128,7 @@ class Bench(Closing):
 
     async def _check(self, job: Job) -> CodeExecutionResult:
         if self._closed:
-            raise UsageError("The bench is closed", hint="Make a new one")
+            raise UsageError("The executor is closed", hint="Make a new one")
         task = asyncio.current_task()
         assert task is not None
         self._running.add(task)

@@ -49,6 +49,8 @@ class SubprocessCodeExecutor(Closing):
         *,
         timeout: float = 30.0,
         test_timeout: float | None = None,
+        code_timeout: float | None = None,
+        max_timeouts: int = 3,
         entry_point: str = "",
         setup: str = "",
     ) -> CodeExecutionResult:
@@ -58,6 +60,8 @@ class SubprocessCodeExecutor(Closing):
             test_code,
             timeout=timeout,
             test_timeout=test_timeout,
+            code_timeout=code_timeout,
+            max_timeouts=max_timeouts,
             entry_point=entry_point,
             setup=setup,
         ).result()
@@ -69,6 +73,8 @@ class SubprocessCodeExecutor(Closing):
         *,
         timeout: float = 30.0,
         test_timeout: float | None = None,
+        code_timeout: float | None = None,
+        max_timeouts: int = 3,
         entry_point: str = "",
         setup: str = "",
     ) -> Run[CodeExecutionResult]:
@@ -79,6 +85,8 @@ class SubprocessCodeExecutor(Closing):
         test_code: asserts, a `check(candidate)` function, or pytest-style functions.
         timeout: seconds for all of it, without the wait for others that run.
         test_timeout: seconds for one test; None: as `timeout`.
+        code_timeout: seconds for the code itself; None: as for a test, but at least 10.
+        max_timeouts: after so many tests that ran too long, the others are not run.
         entry_point: name of the function that `check(candidate)` is given.
         setup: code that runs before `code`, in the same module.
 
@@ -94,6 +102,8 @@ class SubprocessCodeExecutor(Closing):
             setup=setup,
             timeout=timeout,
             test_timeout=test_timeout,
+            code_timeout=code_timeout,
+            max_timeouts=max_timeouts,
         )
 
     async def _close(self) -> None:

@@ -8,7 +8,7 @@ an attempt is to count, and holds against code that means to cheat (tests/attack
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +16,7 @@ from typing import Literal
 from nbrefine._portal import Closing, Run
 from nbrefine.errors import UsageError
 from nbrefine.executors import CodeExecutionResult, SubprocessCodeExecutor
+from nbrefine.executors.bench import CODE
 from nbrefine.values import CaseResult, Task, TestReport, Verdict
 
 FLOOR, FACTOR = 4.0, 4.0
@@ -30,7 +31,6 @@ REFERENCE_LIMIT = 60.0
 """Seconds a test may take with the reference."""
 
 _TIMEOUTS = 3  # tests that may run into the limit before a check leaves the others out
-_SPARE = 10.0  # seconds for what is not a test: the code itself, the start of its process
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Preflight:
     visible: TestReport | None = None
     """What the visible tests said of the reference; None where either is missing."""
     hidden: TestReport | None = None
+    loading: float = CODE
+    """Seconds that the code itself may take, before any test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +133,14 @@ class Grader(Closing):
         self.factor = factor
         self._executor = executor or SubprocessCodeExecutor(workers=workers)
         self._owned = executor is None
+        self._closed = False
         self._preflights: dict[tuple[str, ...], asyncio.Task[Preflight]] = {}
 
     def grade(self, task: Task, code: str) -> Run[Grade]:
         """Judge a program by the task's visible tests and by its hidden ones.
 
-        It is solved only if all tests of both pass. A time-out counts only if it happens twice.
+        It is solved only if all tests of both pass. A time-out that would decide counts only if
+        it happens twice.
 
         Parameters
         ----------
@@ -144,9 +148,16 @@ class Grader(Closing):
 
         Raises
         ------
-        UsageError: the executor runs tests and code in one process.
+        UsageError: these are no task and no code, the grader is closed, or its executor runs
+            tests and code in one process.
         NbrefineError: the host is in trouble; it says nothing about the program.
         """
+        given: tuple[object, object] = (task, code)
+        if not (isinstance(given[0], Task) and isinstance(given[1], str)):
+            raise UsageError(
+                f"Grader.grade is given {type(task).__name__} and {type(code).__name__}",
+                hint='Give a Task and the code as a text, as in grade(Task("…", tests="…"), code)',
+            )
         return Run(self._grade(task, code))
 
     def preflight(self, task: Task) -> Run[Preflight]:
@@ -164,9 +175,15 @@ class Grader(Closing):
         preflight = await self._preflight(task)
         if preflight.problem:
             return Grade("invalid-task", limit=preflight.limit, detail=preflight.problem)
-        whole = _SPARE + _TIMEOUTS * preflight.limit + self.factor * preflight.seconds
-        visible = await self._check(task, task.tests, code, preflight.limit, whole)
-        hidden = await self._check(task, task.hidden_tests, code, preflight.limit, whole)
+        whole = preflight.loading + _TIMEOUTS * preflight.limit + self.factor * preflight.seconds
+        limits = {
+            "timeout": whole,
+            "test_timeout": preflight.limit,
+            "code_timeout": preflight.loading,
+        }
+        visible = await self._check(task, task.tests, code, limits)
+        open_yet = visible is None or _solves(visible.result)
+        hidden = await self._check(task, task.hidden_tests, code, limits, again=open_yet)
         checks = [check for check in (visible, hidden) if check is not None]
         decisive = next((check for check in checks if not _solves(check.result)), checks[0])
         return Grade(
@@ -176,10 +193,12 @@ class Grader(Closing):
             preflight.limit,
             any(check.rerun for check in checks),
             decisive.result.isolation,
-            _reason(decisive.result),
+            _reason(decisive.result, hidden=decisive is hidden) + _hint(decisive.result, code),
         )
 
     async def _preflight(self, task: Task) -> Preflight:
+        if self._closed:
+            raise UsageError("The grader is closed", hint="Make a new one")
         key = (task.setup, task.tests, task.hidden_tests, task.entry_point, task.reference)
         known = self._preflights.get(key)
         if known is None:
@@ -197,36 +216,53 @@ class Grader(Closing):
         if not (task.tests.strip() or task.hidden_tests.strip()):
             return Preflight("the task has no tests")
         if not task.reference.strip():
-            return Preflight(limit=max(self.floor, UNMEASURED))
-        whole = _SPARE + _TIMEOUTS * REFERENCE_LIMIT
+            limit = max(self.floor, UNMEASURED)
+            return Preflight(limit=limit, loading=max(CODE, limit))
+        whole = (1 + _TIMEOUTS) * REFERENCE_LIMIT
+        limits = {"timeout": whole, "test_timeout": REFERENCE_LIMIT}
         reports: list[TestReport | None] = []
         times: list[float] = []
-        for tests in (task.tests, task.hidden_tests):
-            check = await self._check(task, tests, task.reference, REFERENCE_LIMIT, whole)
+        loading = 0.0
+        for hidden, tests in ((False, task.tests), (True, task.hidden_tests)):
+            check = await self._check(task, tests, task.reference, limits)
             reports.append(check.result.report if check else None)
             if check is None:
                 continue
             if not _solves(check.result):
-                told = _reason(check.result)
+                told = _reason(check.result, hidden=hidden)
                 broken = check.result.verdict == "invalid-task"
                 return Preflight(told if broken else f"the reference fails here: {told}")
-            times.extend(check.result.seconds.values())
+            tested = check.result.seconds.values()
+            times.extend(tested)
+            loading = max(loading, check.result.report.seconds - sum(tested))
         limit = max(self.floor, self.factor * max(times, default=0.0))
-        return Preflight("", limit, True, sum(times), *reports)
+        loading = max(CODE, limit, self.factor * loading)
+        return Preflight("", limit, True, sum(times), reports[0], reports[1], loading)
 
     async def _check(
-        self, task: Task, tests: str, code: str, limit: float, whole: float
+        self,
+        task: Task,
+        tests: str,
+        code: str,
+        limits: Mapping[str, float],
+        *,
+        again: bool = True,
     ) -> _Check | None:
-        """Run some of a task's tests, and all of those again where one ran out of time."""
+        """Run some of a task's tests, and once more where time alone has decided.
+
+        Parameters
+        ----------
+        again: whether it may make a difference; the first time-out of a second run ends that.
+        """
         if not tests.strip():
             return None
         results: list[CodeExecutionResult] = []
-        while not results or (len(results) == 1 and _timed_out(results[0])):
+        while not results or (again and len(results) == 1 and _only_late(results[0])):
             result = await self._executor.aexecute(
                 code,
                 tests,
-                timeout=whole,
-                test_timeout=limit,
+                **limits,
+                max_timeouts=1 if results else _TIMEOUTS,
                 entry_point=task.entry_point,
                 setup=task.setup,
             )
@@ -242,6 +278,7 @@ class Grader(Closing):
         return _Check(said, len(results) > 1)
 
     async def _close(self) -> None:
+        self._closed = True
         pending = [each for each in self._preflights.values() if not each.done()]
         for each in pending:
             each.cancel()
@@ -270,7 +307,14 @@ def _timed_out(result: CodeExecutionResult) -> bool:
     )
 
 
-def _reason(result: CodeExecutionResult) -> str:
+def _only_late(result: CodeExecutionResult) -> bool:
+    """Tell whether more time might have made it right."""
+    if not _timed_out(result):
+        return False
+    return all(case.status in ("passed", "timeout", "not-run") for case in result.report.cases)
+
+
+def _reason(result: CodeExecutionResult, *, hidden: bool) -> str:
     """Say why a check is not solved: the code did not run, or the first test that failed."""
     if _solves(result):
         return ""
@@ -279,7 +323,14 @@ def _reason(result: CodeExecutionResult) -> str:
     missed = next((case for case in result.report.cases if not case.passed), None)
     if missed is None:
         return result.report.problem or "the tests hold no case"
-    return _told(missed)
+    return f"hidden {_told(missed)}" if hidden else _told(missed)
+
+
+def _hint(result: CodeExecutionResult, code: str) -> str:
+    """Tell of a reply that was given where its code is due."""
+    if result.compilation_error is None or not code.lstrip().startswith(("```", "~~~")):
+        return ""
+    return ". Give bare code; nbrefine.extraction.extract takes it out of a reply"
 
 
 def _told(case: CaseResult) -> str:

@@ -76,9 +76,7 @@ _WORDS = {
 
 
 def _case(case: CaseResult) -> Iterator[str]:
-    parts = [("got", case.got), ("expected", case.expected)]
-    if case.message != f"got {case.got}, expected {case.expected}":  # which stands there already
-        parts.append((_LABELS[case.status], case.message))
+    parts = [("got", case.got), ("expected", case.expected), (_LABELS[case.status], case.message)]
     parts = [(label, text) for label, text in parts if text.strip()]
     if case.expression:
         yield f"  - {case.name}: {_line(case.expression, PART)}"

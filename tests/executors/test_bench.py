@@ -127,6 +127,15 @@ def test_code_at_its_top_is_held_to_the_time(bench: Bench) -> None:
     assert (result.verdict, result.passed) == ("timeout", 0)
     assert result.compilation_error is not None
     assert "0.5 s" in result.compilation_error
+    result = bench.check("while True: pass", "assert True", timeout=60, code_timeout=0.3).result()
+    assert (result.verdict, result.compilation_error) == ("timeout", "ran over 0.3 s")
+
+
+def test_so_many_tests_that_ran_too_long_are_enough(bench: Bench) -> None:
+    code = "def f():\n    while True: pass\n"
+    tests = "assert f()\nassert f()"
+    result = bench.check(code, tests, timeout=30, test_timeout=0.3, max_timeouts=1).result()
+    assert [case.status for case in result.report.cases] == ["timeout", "not-run"]
 
 
 def test_the_wait_for_a_worker_does_not_count() -> None:

@@ -270,3 +270,70 @@ def test_an_executor_that_was_given_stays_open() -> None:
 def test_limits_that_are_none_are_refused(floor: float, factor: float) -> None:
     with pytest.raises(UsageError, match="floor is"):
         Grader(floor=floor, factor=factor)
+
+
+class Counting(SubprocessCodeExecutor):
+    """Keeps what each check was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(workers=1)
+        self.asked: list[dict[str, Any]] = []
+
+    def aexecute(self, *args: Any, **kwargs: Any) -> Run[CodeExecutionResult]:
+        self.asked.append(kwargs)
+        return super().aexecute(*args, **kwargs)
+
+
+def test_tests_run_again_only_where_time_alone_has_decided_and_to_the_first_time_out() -> None:
+    tests = "assert double(1) == 2\nassert double(2) == 4\nassert double(3) == 6"
+    task = replace(TASK, tests=tests, hidden_tests=tests)
+    wrong_too = "def double(x):\n    while x == 1:\n        pass\n    return 3 * x\n"
+    with Counting() as executor, Grader(executor=executor, floor=0.2) as grader:
+        grader.preflight(task).result(60)
+        executor.asked.clear()
+        late = grader.grade(task, ENDLESS).result(60)
+        assert [asked["max_timeouts"] for asked in executor.asked] == [3, 1, 3]
+        assert (late.verdict, late.rerun, late.passed, late.total) == ("timeout", True, 0, 6)
+        executor.asked.clear()
+        wrong = grader.grade(task, wrong_too).result(60)
+        assert [asked["max_timeouts"] for asked in executor.asked] == [3, 3]
+        assert (wrong.solved, wrong.rerun) == (False, False)
+
+
+def test_code_that_never_ends_has_no_longer_than_code_may_take(grader: Grader) -> None:
+    found = grader.preflight(TASK).result(60)
+    assert found.loading == 10.0  # stated; four times what the reference takes is less
+    with Counting() as executor, Grader(executor=executor) as other:
+        assert other.grade(TASK, DOUBLE).result(60).solved
+        # The reference runs with its limit, 60 s, for whatever it does.
+        assert [asked.get("code_timeout") for asked in executor.asked] == [None, None, 10.0, 10.0]
+
+
+def test_code_in_a_fence_is_told_to_be_given_bare(grader: Grader) -> None:
+    grade = grader.grade(TASK, f"```python\n{DOUBLE}```\n").result(60)
+    assert grade.verdict == "failed"
+    assert "SyntaxError" in grade.detail
+    assert "nbrefine.extraction.extract" in grade.detail
+
+
+@pytest.mark.parametrize(("task", "code"), [("x", "y"), (TASK, None), (None, "y")])
+def test_what_is_no_task_or_no_code_is_refused_at_once(
+    grader: Grader, task: Any, code: Any
+) -> None:
+    with pytest.raises(UsageError, match=r"Grader\.grade is given"):
+        grader.grade(task, code)
+
+
+def test_a_closed_grader_says_so() -> None:
+    with SubprocessCodeExecutor(workers=1) as executor:
+        grader = Grader(executor=executor)
+        grader.close()
+        with pytest.raises(UsageError, match=r"grader is closed\. Make a new one"):
+            grader.grade(TASK, DOUBLE).result(60)
+
+
+def test_a_detail_tells_each_thing_once_and_which_tests_are_hidden(grader: Grader) -> None:
+    hidden = grader.grade(TASK, SQUARE).result(60)
+    assert hidden.detail == "hidden check[1] (failed): double(3) == 6, got 9, expected 6"
+    shown = grader.grade(TASK, "def double(x):\n    return 5\n").result(60)
+    assert shown.detail == "test_1 (failed): double(2) == 4, got 5, expected 4"

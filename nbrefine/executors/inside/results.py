@@ -15,7 +15,12 @@ MAX_TIMEOUTS = 3
 class Results:
     """What is known of each case; told as soon as the unit it stands in has ended."""
 
-    def __init__(self, planned: list[cases.Case], tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        planned: list[cases.Case],
+        tell: Callable[[dict[str, Any]], None],
+        max_timeouts: int = MAX_TIMEOUTS,
+    ) -> None:
         self.over = False
         """Whether nothing more is to be run."""
         self._planned = planned
@@ -23,6 +28,7 @@ class Results:
         self._known: dict[int, dict[str, Any]] = {}
         self._begun: set[int] = set()
         self._timeouts = 0
+        self._max_timeouts = max_timeouts
         for index, case in enumerate(planned):
             if case.unsupported:
                 self._know(index, {"status": "not-run", "message": case.unsupported})
@@ -50,8 +56,8 @@ class Results:
         for case in here:
             self._known[case].setdefault("seconds", seconds)
         self._tell_known()
-        if self._timeouts >= MAX_TIMEOUTS:
-            self.leave(f"{self._timeouts} tests ran too long")
+        if self._timeouts >= self._max_timeouts:
+            self.leave(f"{self._timeouts} test{'s' * (self._timeouts > 1)} ran too long")
 
     def leave(self, why: str) -> None:
         """Leave the cases that have not been run."""

@@ -27,7 +27,7 @@ from .lending import TESTS
 from .link import Link
 from .names import Names, Told
 from .peer import Gone
-from .results import Results
+from .results import MAX_TIMEOUTS, Results
 
 if TYPE_CHECKING:
     from nbrefine.kernel.inside import cases
@@ -112,8 +112,8 @@ class Tester:
     report: where results go.
     calls: the connection with the code.
     job: setup, code, tests, entry_point; test_timeout and code_timeout in seconds; and maybe
-        `classes`, the names of those that the tests are about, where they are known better than
-        by their names in the tests.
+        `max_timeouts`, and `classes`, the names of those that the tests are about, where they are
+        known better than by their names in the tests.
     """
 
     def __init__(self, report: socket.socket, calls: socket.socket, job: dict[str, Any]) -> None:
@@ -148,7 +148,8 @@ class Tester:
             }
         )
         _seed()
-        results = Results(planned.cases, self._tell)
+        most = self._job.get("max_timeouts", MAX_TIMEOUTS)
+        results = Results(planned.cases, self._tell, most)
         told = self._load()
         if told is None:
             results.leave("the code did not run")

@@ -29,10 +29,11 @@ from nbrefine.evaluation.episodes import TOO_MANY
 from nbrefine.evaluation.running import _names
 from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.metrics import solved_by_attempt
+from nbrefine.models.local import LocalModel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.format import AnswerReward
-from nbrefine.runner import derived_seed
+from nbrefine.runner import TrajectoryRunner, derived_seed
 from nbrefine.state import Action, State
 from nbrefine.values import Message, RewardType, Sampling, Signal, Task
 
@@ -149,6 +150,29 @@ def test_not_more_episodes_than_the_batch_run_at_once_and_as_many_do() -> None:
         return right(messages)
 
     run_evaluation(sums(), answer, samples=2, batch_size=2)
+    assert most == 2
+
+
+def test_two_episodes_are_enough_for_a_model_that_answers_one_call_at_a_time() -> None:
+    at_once = threading.Barrier(2, timeout=60)
+    running: list[int] = []
+    most = 0
+
+    async def answer(messages: Sequence[Message]) -> str:
+        nonlocal most
+        running.append(1)
+        most = max(most, len(running))
+        await asyncio.to_thread(at_once.wait)  # passes only where two are there
+        running.pop()
+        return right(messages)
+
+    model = ScriptedModel(answer)
+    model.one_at_a_time = LocalModel.one_at_a_time  # type: ignore[attr-defined]
+    run_evaluation(sums(), model, samples=2, batch_size=6)
+    assert most == 2
+    running.clear()
+    most = 0
+    TrajectoryRunner(sums(), model).run_batch([0, 1, 2, 0, 1, 2], 6)
     assert most == 2
 
 

@@ -75,6 +75,7 @@ class Episodes:
     plan: how many there are of each task.
     tasks: how many tasks there are.
     runner: runs one of them.
+    at_once: how many run at once.
     name: what the environment is called; names tasks that have no id, by their index.
     grader: judges a submission that its feedback calls solved, or that has no tests for feedback,
         where the task has hidden tests.
@@ -88,6 +89,7 @@ class Episodes:
         tasks: int,
         runner: TrajectoryRunner,
         *,
+        at_once: int,
         name: str,
         grader: Grader | None,
         kept: ResultsFile | None,
@@ -102,7 +104,7 @@ class Episodes:
         self.trajectories: list[Trajectory] = []
         """Those that have ended in this one."""
         self._waiting = [at for at in wanted if at not in good]
-        self._at_once = plan.batch_size
+        self._at_once = at_once
         self._runner = runner
         self._name = name
         self._grader = grader

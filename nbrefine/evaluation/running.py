@@ -36,6 +36,7 @@ from nbrefine.evaluation.results import (
 from nbrefine.models import Model, resolve
 from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
 from nbrefine.runner.grading import grader_of
+from nbrefine.runner.rollout import side_by_side
 from nbrefine.taskdata.files import fingerprint, local_files
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Sampling
@@ -109,7 +110,8 @@ def arun_evaluation(
     name: what results call the environment; by default its own name.
     samples: episodes for each task.
     limit: how many tasks are taken; None for all.
-    batch_size: how many episodes run at once.
+    batch_size: how many episodes run at once; two at most with a local model, which answers one
+        call at a time.
     sampling_params: how replies are drawn; the seed of each follows from `seed`, the task, the
         sample and the turn.
     seed: None leaves all to chance.

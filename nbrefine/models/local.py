@@ -64,6 +64,9 @@ class LocalModel(Closing):
     ModelUnavailableError: the weights are not here, or xllamacpp is not installed.
     """
 
+    one_at_a_time = True
+    """It answers one call after the other, so that many episodes side by side are none sooner."""
+
     def __init__(
         self,
         model: str | Path | None = None,

@@ -44,6 +44,15 @@ def record_name(task_index: int, sample: int = 0) -> str:
     return f"task-{task_index:04d}{f'-sample-{sample:02d}' if sample else ''}.ipynb"
 
 
+def side_by_side(model: Model, asked: int) -> int:
+    """Give how many trajectories are to run at once, of as many as were asked for.
+
+    With a model that answers one call at a time two are enough: one waits for its answer while
+    the other's code runs.  More would all be half-way when a person stops them.
+    """
+    return min(asked, 2) if getattr(model, "one_at_a_time", False) else asked
+
+
 def record_folder(given: str | Path) -> Path:
     """Give the folder of records of several episodes.
 
@@ -277,7 +286,7 @@ class Batch:
         for index in indices:
             self._rollouts.append(Rollout(setup, index, seen[index]))
             seen[index] += 1
-        self._gate = asyncio.Semaphore(size)
+        self._gate = asyncio.Semaphore(side_by_side(setup.model, size))
         self._progress = progress
         self._telling = asyncio.Lock()
         self._done = 0

@@ -162,7 +162,8 @@ class TrajectoryRunner(Closing):
         Parameters
         ----------
         task_indices: one trajectory for each; an index that comes again is another sample.
-        batch_size: how many run at once.
+        batch_size: how many run at once; two at most with a local model, which answers one call
+            at a time.
         progress_callback: called in a worker thread, one call after the other, with how many
             have ended and how many there are.
 

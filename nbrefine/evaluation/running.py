@@ -370,7 +370,14 @@ class _Evaluation:
         )
         records = folder is not None and plan.detailed
         episodes = Episodes(
-            plan, tasks, runner, name=name, grader=grader, kept=kept, records=records
+            plan,
+            tasks,
+            runner,
+            at_once=side_by_side(model, plan.batch_size),
+            name=name,
+            grader=grader,
+            kept=kept,
+            records=records,
         )
         self._settings[name] = settings
         self._rows[name] = episodes.rows

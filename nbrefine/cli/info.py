@@ -16,7 +16,9 @@ models = typer.Typer(help="List local models and fetch their weights.", no_args_
 
 
 def show(
-    file: Annotated[Path, typer.Argument(help="An episode notebook or its journal.")],
+    file: Annotated[
+        Path, typer.Argument(help="An episode notebook or its journal, or a folder to list them.")
+    ],
     step: Annotated[
         bool, typer.Option("--step", help="One attempt at a time: Enter goes on, q ends.")
     ] = False,
@@ -24,7 +26,11 @@ def show(
     """Read a recorded episode in the terminal."""
     from nbrefine.views import terminal
 
-    terminal.show(file, step=step)
+    if not file.is_dir():
+        terminal.show(file, step=step)
+        return
+    for line in terminal.listed(file):
+        typer.echo(line)
 
 
 @models.command("list")

@@ -152,6 +152,8 @@ def _read(path: Path, lines: Iterable[bytes], *, running: bool) -> Found:
             gaps.append(f"line {number} of the journal is torn and left out, and all after it")
             break
         try:
+            if number == 1 and not (isinstance(data, dict) and {"schema", "blobs"} <= set(data)):
+                break
             unpacker.blobs.update(data["blobs"])
             unpacker.add_messages(data["messages"])
             if "turn" in data:
@@ -161,7 +163,9 @@ def _read(path: Path, lines: Iterable[bytes], *, running: bool) -> Found:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise damaged(f"{path}, line {number},", error) from None
     if head is None:
-        raise RecordError(f"{path} is no journal of an episode", hint="Give the notebook instead")
+        raise RecordError(
+            f"{path} is no journal of an episode", hint="Give the episode's notebook instead"
+        )
     episode = unpacker.head(head, turns)
     if unpacker.withheld:
         gaps.append("hidden tests and reference are never in a journal")

@@ -6,8 +6,9 @@ Every picture has the same figures as a Markdown table beside it, which needs no
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from nbrefine.errors import UsageError
 from nbrefine.metrics import (
@@ -43,7 +44,8 @@ def plot_solved_by_attempt(
 
     Raises
     ------
-    UsageError: matplotlib is not installed, nothing counts, or `attempts` is below 1.
+    UsageError: matplotlib is not installed, nothing counts, something given is no episode, or
+        `attempts` is below 1.
     """
     sets = _by_name(results)
     longest = _reach(sets, attempts)
@@ -113,7 +115,7 @@ def _by_name(results: Sets) -> dict[str, list[Outcome]]:
     """Give the outcomes that count, by the name of their set; one set has the name ""."""
     sets = results if isinstance(results, Mapping) else {"": results}
     counted = {
-        name: [outcome for outcome in outcomes_of(each) if outcome.counts]
+        name: [outcome for outcome in outcomes_of(_results(each)) if outcome.counts]
         for name, each in sets.items()
     }
     if not counted or not all(counted.values()):
@@ -124,6 +126,20 @@ def _by_name(results: Sets) -> dict[str, list[Outcome]]:
             hint="Give episodes that did not end in an invalid task or the host's trouble",
         )
     return counted
+
+
+def _results(given: object) -> list[Outcome | Episode | Recorded]:
+    """Refuse what says nothing of episodes, such as paths and rows of a file."""
+    one = isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)
+    results: list[Any] = [given] if one else list(cast("Iterable[Any]", given))
+    for result in results:
+        known = isinstance(result, Outcome | Episode)
+        if one or not (known or hasattr(result, "outcome") or hasattr(result, "episode")):
+            raise UsageError(
+                f"{reprlib.repr(result)} is no {'list of episodes' if one else 'episode'}",
+                hint="Give episodes, such as [nbrefine.load(path) for path in paths]",
+            )
+    return results
 
 
 def _reach(sets: Mapping[str, Sequence[Outcome]], attempts: int | None) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbrefine.errors import RecordError, UsageError
 from nbrefine.findings import findings
 from nbrefine.notebook import load, wording
 from nbrefine.notebook.markdown import one_line, shorten, visible
@@ -50,6 +52,26 @@ def show(
             console.print()
         for part in page:
             console.print(part)
+
+
+def listed(folder: Path) -> Iterator[str]:
+    """Give a line for each episode in a folder and those within it: its notebook and how it ended.
+
+    Raises
+    ------
+    UsageError: there is none.
+    """
+    found = False
+    for path in sorted(folder.rglob("*.ipynb")):
+        if ".ipynb_checkpoints" in path.parts:
+            continue
+        with suppress(RecordError):  # a notebook of another kind
+            episode, found = load(path), True
+            yield f"{visible(str(path))}  {visible(wording.verdict(episode))}"
+    if not found:
+        raise UsageError(
+            f"There is no episode notebook in {folder}", hint="Give the path of an episode"
+        )
 
 
 def _wants_more(console: Console) -> bool:

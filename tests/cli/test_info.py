@@ -142,6 +142,26 @@ def test_showing_something_else_is_told_in_one_line(
     for path in (tmp_path / "gone.ipynb", tmp_path):
         assert call(["show", str(path)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+    rows = tmp_path / "rows.jsonl"
+    for text in ('{"a": 1}\n', "[1]\n", "", "no JSON\n"):
+        rows.write_text(text)
+        assert call(["show", str(rows)]) == 2
+        assert "is no journal of an episode" in capsys.readouterr().err
+
+
+def test_showing_a_folder_lists_the_episodes_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deeper").mkdir()
+    for at, reason in (("b", "solved"), ("deeper/a", "stopped")):
+        episode = Episode(Task("Set x."), id=at, stop=Stop(reason))  # type: ignore[arg-type]
+        save(episode, tmp_path / f"{at}.ipynb")
+    (tmp_path / "other.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4}')
+    assert call(["show", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path / 'b.ipynb'}  Solved after 0 turns.",
+        f"{tmp_path / 'deeper/a.ipynb'}  Not solved after 0 turns: stopped.",
+    ]
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

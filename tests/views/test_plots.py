@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,3 +131,25 @@ def test_nothing_to_show_is_told(results: list[Outcome]) -> None:
     for show in (solved_by_attempt_table, pass_at_k_table, plot_solved_by_attempt):
         with pytest.raises(UsageError, match="no episode"):
             show(results)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("runs", "'runs' is no list of episodes"),
+        (Path("runs"), "is no list of episodes"),
+        (None, "None is no list of episodes"),
+        (["a.ipynb"], "'a.ipynb' is no episode"),
+        ([{"task": "a"}], r"{'task': 'a'} is no episode"),
+        ({"mine": "runs"}, "'runs' is no list of episodes"),
+    ],
+)
+def test_what_holds_no_episodes_is_refused_with_the_way_to_load_them(given: Any, what: str) -> None:
+    for make in (solved_by_attempt_table, pass_at_k_table, plot_solved_by_attempt):
+        with pytest.raises(UsageError, match=what) as caught:
+            make(given)
+        assert "nbrefine.load(path)" in caught.value.hint
+
+
+def test_episodes_may_come_one_by_one() -> None:
+    assert solved_by_attempt_table(iter(FOUR)) == solved_by_attempt_table(FOUR)

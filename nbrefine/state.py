@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,10 @@ class State:
     observation: Observation
     hidden: Any = None
     metadata: StateMetadata = StateMetadata()
+
+    def __repr__(self) -> str:  # one line: all that it holds is many pages
+        at, prompt = self.metadata, reprlib.repr(self.observation.prompt)
+        return f"State(step={at.step}, is_terminal={at.is_terminal}, prompt={prompt})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ It is derived from the `Episode`, which stays the single truth.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,6 +48,10 @@ class Trajectory:
     """An episode seen as transitions."""
 
     episode: Episode
+
+    def __repr__(self) -> str:  # one line: all that it holds is many pages
+        task = reprlib.repr(self.episode.task.id or self.episode.task.prompt)
+        return f"Trajectory(task={task}, turns={self.length}, success={self.success})"
 
     @classmethod
     def from_episode(cls, episode: Episode) -> Trajectory:

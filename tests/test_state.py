@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from nbrefine.env.iterative import IterativeEnvironment
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StepResult
-from nbrefine.values import Reply, SignalBundle
+from nbrefine.trajectory import Trajectory
+from nbrefine.values import Episode, Reply, SignalBundle, Task
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,14 @@ def test_a_spec_of_two_names_promises_neither_several_turns_nor_pure_steps() -> 
     assert spec.supports_task_index
     assert spec.supports_len
     assert spec.supports_seed
+
+
+def test_states_trajectories_and_environments_are_one_short_line_each() -> None:
+    task = Task("Write double(x): " + 500 * "long ", tests="assert double(4) == 8")
+    with IterativeEnvironment(tasks=task) as env:
+        state, _ = env.reset()
+        assert repr(env) == "IterativeEnvironment('iterative_iterative')"
+    trajectory = Trajectory(Episode(replace(task, id="double")))
+    assert repr(trajectory) == "Trajectory(task='double', turns=0, success=False)"
+    assert repr(state).startswith("State(step=0, is_terminal=False, prompt='Write doub")
+    assert len(repr(state)) < 100

@@ -41,6 +41,9 @@ class Environment(Closing):
         """A copy of the templates its texts are made of, by name."""
         return {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.spec.name!r})"
+
     def __len__(self) -> int:
         raise TypeError(f"{type(self).__name__} does not know how many tasks it has")
 

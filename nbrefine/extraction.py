@@ -54,6 +54,19 @@ def extract(
     return _judged(scan, language, finish)
 
 
+def one_of_many(blocks: int, told: str) -> str:
+    """Tell a model that one of its code blocks was run, where what it misses may be in another.
+
+    Parameters
+    ----------
+    blocks: in the reply.
+    told: how the code went.
+    """
+    if blocks < 2 or "NameError" not in told:
+        return ""
+    return f"Your reply had {blocks} code blocks; only one of them was run. Put all code in one."
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     tag: str

@@ -271,6 +271,16 @@ def test_feedback_shows_the_variables_of_the_session() -> None:
     assert "prices" in turn.feedback
 
 
+def test_feedback_says_that_one_block_of_two_was_run_where_a_name_is_missing(
+    adding: NotebookEnvironment,
+) -> None:
+    reply = "```python\nextra = 0\n```\nThen:\n```python\ndef add(a, b):\n    return {}\n```"
+    missed = newest(adding.step(begun(adding), Action(reply.format("a + b + extra"))))
+    assert "Your reply had 2 code blocks; only one of them was run." in missed.feedback
+    wrong = newest(adding.step(begun(adding), Action(reply.format("a - b"))))
+    assert "code blocks" not in wrong.feedback
+
+
 @pytest.mark.parametrize("isolation", ["fork", "rebuild", "none"])
 def test_feedback_shows_the_variables_that_the_next_attempt_finds(
     isolation: IsolationPolicy,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbrefine.extraction import extract
+from nbrefine.extraction import extract, one_of_many
 
 F = "```"
 
@@ -317,3 +317,9 @@ def test_every_recorded_solution_comes_back_unchanged(shared_data: Path) -> None
 
 def test_a_byte_order_mark_does_not_hide_the_fence() -> None:
     assert extract("\ufeff```python\nx = 1\n```").code == "x = 1"
+
+
+def test_a_reply_is_said_to_have_many_blocks_only_where_a_name_is_missing() -> None:
+    missing = "NameError: name 'g' is not defined"
+    assert one_of_many(2, missing).startswith("Your reply had 2 code blocks; only one")
+    assert one_of_many(1, missing) == one_of_many(2, "TypeError: no") == ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nbrefine.env.attempt import Attempt
 from nbrefine.env.turns import feedback_texts
-from nbrefine.extraction import extract
+from nbrefine.extraction import extract, one_of_many
 from nbrefine.hints import did_you_mean
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.leftovers import leftovers, stale_notice
@@ -91,12 +91,15 @@ def tried(turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str) -> 
 
 def _told(extraction: Extraction, done: Attempt, stale: str, language: str) -> str:
     """Compose what the model is told of a rejected attempt."""
-    hint = stale
+    cases = done.tests.cases if done.tests else ()
+    raised = "\n".join([str(done.result.error or ""), *(case.message for case in cases)])
+    many = one_of_many(extraction.blocks, raised)
+    hint = "\n".join(part for part in (many, stale) if part)
     variables = done.left.variables if done.left else ()
     if done.result.error is not None:
         keys = {variable.name: variable.keys for variable in variables if variable.keys}
         meant = did_you_mean(extraction.code, done.result.error, keys)
-        hint = "\n".join(part for part in (meant, stale) if part)
+        hint = "\n".join(part for part in (meant, many, stale) if part)
     found = done.onward.variables if done.onward else ()
     there = {variable.name for variable in found}
     undone = [variable for variable in variables if variable not in found]

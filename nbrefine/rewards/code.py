@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbrefine._portal import call_user
 from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.extraction import one_of_many
 from nbrefine.extractors import CodeBlockExtractor, Extractor
 from nbrefine.prompts import program_system
 from nbrefine.rewards.base import IOReward
@@ -195,7 +196,9 @@ class CodeExecutionReward(IOReward):
 
     def _ran(self, code: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         wanted = getattr(self.code_extractor, "language", None)
-        return {"code": code, "language": str(wanted or facts.get("language") or "")}
+        ran = {"code": code, "language": str(wanted or facts.get("language") or "")}
+        blocks = facts.get("blocks")
+        return ran | ({"blocks": blocks} if isinstance(blocks, int) else {})
 
     async def _executed(self, code: str, tests: Tests) -> CodeExecutionResult:
         aexecute = getattr(self.executor, "aexecute", None)
@@ -239,7 +242,9 @@ class CodeExecutionReward(IOReward):
             return self._signal(None, f"The tests of this task cannot be run: {why}", metadata)
         failed = result.compilation_error is not None
         reward = 0.0 if failed else result.passed / result.total
-        return self._signal(reward, told(result, report), metadata)
+        feedback = told(result, report)
+        many = one_of_many(facts.get("blocks", 0), feedback)
+        return self._signal(reward, f"{feedback}\n{many}" if many else feedback, metadata)
 
     def _signal(self, reward: float | None, feedback: str, metadata: dict[str, Any]) -> Signal:
         return Signal(self.name, self.reward_type, reward, feedback, metadata, self.weight)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -25,6 +25,8 @@ from nbrefine.taskdata.files import (
     part_of,
     read_files,
 )
+
+_REACHED = 5.0  # seconds in which a hub that can be reached answers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +101,8 @@ def load_rows(
     data_files: local files that are read in place of the hub's, or the names of files there; a
         dict names the files of each split.
     limit: the most rows that are given.
-    offline: whether only what is on this machine may be used; None leaves that to HF_HUB_OFFLINE.
+    offline: whether only what is on this machine may be used; None leaves that to HF_HUB_OFFLINE
+        and, where the hub does not answer, keeps to the cache.
 
     Raises
     ------
@@ -135,6 +138,8 @@ def _by_datasets(
     if data_files is not None:
         by_split = isinstance(data_files, Mapping)
         asked["data_files"] = data_files if by_split else {base_of(split): data_files}
+    # The hub's client would try six times before it says so.
+    offline = offline if offline is not None or _hub_answers() else True
     try:
         with _quietly(offline):
             data = load_dataset(**asked)
@@ -157,6 +162,20 @@ def _by_datasets(
             f"{name} cannot be read: {said}", hint="Check split, subset and the files"
         ) from error
     return data  # type: ignore[no-any-return]
+
+
+def _hub_answers() -> bool:
+    """Tell whether the hub answers, whatever it says."""
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    for _ in range(2):
+        # Its client is another one in each of its versions, and so are their errors.
+        with suppress(Exception):
+            get_session().head(constants.ENDPOINT, timeout=_REACHED)
+            return True
+    return False
 
 
 def _as_text(data: Any) -> dict[str, Any] | None:

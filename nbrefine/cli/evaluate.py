@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column, Table
 
 from nbrefine.cli.run import MODEL, stopping_on_signals
 
@@ -82,6 +90,7 @@ def evaluate(
     A wrong key is told with those that its block may have.
     """
     from nbrefine.config import EvalConfig
+    from nbrefine.errors import NbrefineError
     from nbrefine.evaluation import arun_multi_evaluation
 
     options = {
@@ -94,9 +103,13 @@ def evaluate(
     given = {key: value for key, value in options.items() if value is not None}
     read = EvalConfig.from_yaml(config, options=given)
     with _Told(quiet=quiet) as told:
-        running = arun_multi_evaluation(read, progress_callback=told.progress)
+        running = arun_multi_evaluation(read, progress_callback=told.progress, log=told.log)
         with stopping_on_signals(running, Path(read.output_dir)) as caught:
-            result = running.result()
+            try:
+                result = running.result()
+            except NbrefineError:
+                told.broken_off(read.output_dir)
+                raise
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
     elif not quiet:
@@ -106,18 +119,30 @@ def evaluate(
     return 3 if result.errored else 0
 
 
+SILENCE = 30.0
+"""Seconds without a line of progress after which a turn is worth one."""
+
+
 class _Told:
-    """Progress on stderr: a bar on a terminal, every tenth as a line elsewhere."""
+    """Progress on stderr: a bar on a terminal; every tenth and signs of life as lines elsewhere."""
 
     def __init__(self, *, quiet: bool) -> None:
         console = Console(stderr=True, highlight=False)
         self._quiet = quiet
         self._tenth = -1
+        self._done = self._total = 0
+        self._last_line = time.monotonic()
         self._bar: Progress | None = None
         if console.is_terminal and not quiet:
-            columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-            self._bar = Progress(*Progress.get_default_columns()[:2], *columns, console=console)
-            self._task = self._bar.add_task("episodes", total=None)
+            last = TextColumn(
+                "{task.fields[last]}",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis", max_width=24),
+            )
+            told = (TextColumn("{task.description}"), BarColumn(20))
+            columns = (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), last)
+            self._bar = Progress(*told, *columns, console=console)
+            self._task = self._bar.add_task("episodes", total=None, last="")
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -130,11 +155,30 @@ class _Told:
 
     def progress(self, done: int, total: int) -> None:
         """Tell how many episodes have ended."""
+        self._done, self._total = done, total
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total)
-        elif not self._quiet and (tenth := 10 * done // total) > self._tenth:
+        elif (tenth := 10 * done // total) > self._tenth:
             self._tenth = tenth
-            typer.echo(f"{done} of {total} episodes", err=True)
+            self._line()
+
+    def log(self, line: str) -> None:
+        """Tell what has happened last in an episode."""
+        if self._bar is not None:
+            self._bar.update(self._task, last=line)
+        elif time.monotonic() - self._last_line >= SILENCE:
+            self._line(f"; {line}")
+
+    def broken_off(self, folder: str) -> None:
+        """Tell what is kept where an error has ended it all."""
+        if self._done and not self._quiet:
+            kept = f"{self._done} of {self._total} episodes are kept in {folder}"
+            typer.echo(f"{kept}; the same command goes on from there", err=True)
+
+    def _line(self, more: str = "") -> None:
+        self._last_line = time.monotonic()
+        if not self._quiet:
+            typer.echo(f"{self._done} of {self._total} episodes{more}", err=True)
 
 
 def report(result: EvaluationResult, config: EvalConfig) -> None:

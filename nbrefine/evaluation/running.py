@@ -44,6 +44,9 @@ from nbrefine.values import Sampling
 Progress = Callable[[int, int], object]
 """Told how many episodes have ended and how many there are in all."""
 
+Log = Callable[[str], object]
+"""Told a line after every turn and every episode."""
+
 Backend = Model | ModelConfig | str | Callable[..., Any] | Iterable[Any]
 
 
@@ -63,6 +66,7 @@ def run_evaluation(
     output_dir: str | Path | None = None,
     save_detailed_results: bool = True,
     progress_callback: Progress | None = None,
+    log: Log | None = None,
 ) -> EvaluationResult:
     """Run a model over an environment's tasks and say what came of it; see `arun_evaluation`."""
     return arun_evaluation(
@@ -80,6 +84,7 @@ def run_evaluation(
         output_dir=output_dir,
         save_detailed_results=save_detailed_results,
         progress_callback=progress_callback,
+        log=log,
     ).result()
 
 
@@ -99,6 +104,7 @@ def arun_evaluation(
     output_dir: str | Path | None = None,
     save_detailed_results: bool = True,
     progress_callback: Progress | None = None,
+    log: Log | None = None,
 ) -> EvaluationRun:
     """Begin to run a model over the tasks of an environment and give the handle to it.
 
@@ -124,6 +130,7 @@ def arun_evaluation(
         goes on there.  None keeps nothing.
     save_detailed_results: whether every episode is kept there as a notebook.
     progress_callback: told after every episode how many have ended and how many there are.
+    log: told a line after every turn and every episode, as `print` may be.
 
     Raises
     ------
@@ -145,18 +152,20 @@ def arun_evaluation(
         output_dir=Path(output_dir) if output_dir is not None else None,
         detailed=save_detailed_results,
     )
-    return EvaluationRun(_Evaluation((_Part(environment, name),), backend, plan, progress_callback))
+    return EvaluationRun(
+        _Evaluation((_Part(environment, name),), backend, plan, progress_callback, log)
+    )
 
 
 def run_multi_evaluation(
-    config: EvalConfig, *, progress_callback: Progress | None = None
+    config: EvalConfig, *, progress_callback: Progress | None = None, log: Log | None = None
 ) -> EvaluationResult:
     """Run all environments of a configuration, one after the other; see `arun_evaluation`."""
-    return arun_multi_evaluation(config, progress_callback=progress_callback).result()
+    return arun_multi_evaluation(config, progress_callback=progress_callback, log=log).result()
 
 
 def arun_multi_evaluation(
-    config: EvalConfig, *, progress_callback: Progress | None = None
+    config: EvalConfig, *, progress_callback: Progress | None = None, log: Log | None = None
 ) -> EvaluationRun:
     """Begin to run all environments of a configuration and give the handle to it.
 
@@ -182,7 +191,7 @@ def arun_multi_evaluation(
         output_dir=Path(config.output_dir),
         detailed=config.save_detailed_results,
     )
-    return EvaluationRun(_Evaluation(parts, config.model, plan, progress_callback))
+    return EvaluationRun(_Evaluation(parts, config.model, plan, progress_callback, log))
 
 
 def _with_common(environment: EnvironmentConfig, config: EvalConfig) -> EnvironmentConfig:
@@ -255,11 +264,13 @@ class _Evaluation:
         backend: Backend,
         plan: Plan,
         progress: Progress | None,
+        log: Log | None,
     ) -> None:
         self._parts = list(parts)
         self._backend = backend
         self._plan = plan
         self._progress = progress
+        self._log = log
         self._model_name = ""
         self._settings: dict[str, Any] = {}
         self._rows: dict[str, list[Row]] = {}
@@ -366,6 +377,7 @@ class _Evaluation:
             turn_info=plan.turn_info,
             record=folder / RECORDS if folder is not None and plan.detailed else None,
             overwrite=True,
+            log=self._log,
             check=Judgeable(environment.reward_functions, grader),
         )
         records = folder is not None and plan.detailed

@@ -79,6 +79,30 @@ def test_figures_are_a_table_on_stdout_and_progress_goes_to_stderr(
     assert last == "Model: scripted:replies.json   Results: out"
 
 
+def test_turns_of_running_episodes_are_told_where_it_was_silent_for_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[report.__module__], "SILENCE", 0.0)
+    assert call(["eval", "eval.yaml"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert "0 of 2 episodes; task 0: turn 1 failed" in lines
+    assert "0 of 2 episodes; task 0: turn 2 solved" in lines
+    assert lines[-1] == "2 of 2 episodes"
+
+
+def test_what_has_ended_is_kept_where_the_replies_of_a_file_run_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    replies(TWO)
+    assert call(["eval", "eval.yaml"]) == 2
+    told = capsys.readouterr().err
+    assert "has given all its replies (1)" in told
+    assert "1 of 2 episodes are kept in out; the same command goes on from there" in told
+    replies(FOUR)
+    assert call(["eval", "eval.yaml", "-q"]) == 0
+    assert len(Path("out/sums/results.jsonl").read_text().splitlines()) == 3
+
+
 def test_it_leaves_rows_notebooks_and_a_summary() -> None:
     assert call(["eval", "eval.yaml", "--quiet"]) == 0
     lines = Path("out/sums/results.jsonl").read_text().splitlines()

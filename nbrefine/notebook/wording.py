@@ -197,7 +197,7 @@ def where(turn: Turn) -> str:
     if not turn.code or turn.verdict in ("no-code", "incomplete-reply"):
         return "Nothing was run."
     if turn.tests is not None:
-        return "It ran with its tests outside of any session."
+        return "It and its tests ran in processes of their own, not in a live kernel."
     return "It was handed in as it stands; no session ran it."
 
 

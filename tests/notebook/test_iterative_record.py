@@ -156,7 +156,7 @@ def test_a_rejected_program_tells_its_code_and_feedback_and_where_it_ran(path: P
     assert "was rejected (failed)" in source
     assert "0/1 tests passed" in source
     assert "return a - b" in source
-    assert "outside of any session" in source
+    assert "ran in processes of their own" in source
     assert "Nothing was run" not in source
 
 
@@ -267,7 +267,7 @@ def test_the_terminal_tells_code_failed_tests_and_feedback(path: Path) -> None:
     assert "Attempt 1 of 2: rejected (failed), 0/1 tests passed" in text
     assert "check[1] fail: candidate(1, 2) == 3; got -1; expected 3" in text
     assert "Feedback to the model" in text
-    assert "It ran with its tests outside of any session." in text
+    assert "It and its tests ran in processes of their own, not in a live kernel." in text
     assert "Nothing was run" not in text
     assert "Kernel" not in text
 

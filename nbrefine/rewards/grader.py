@@ -7,8 +7,9 @@ an attempt is to count, and holds against code that means to cheat (tests/attack
 
 from __future__ import annotations
 
+import ast
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,7 @@ from nbrefine._portal import Closing, Run
 from nbrefine.errors import UsageError
 from nbrefine.executors import CodeExecutionResult, SubprocessCodeExecutor
 from nbrefine.executors.bench import CODE
+from nbrefine.source import parse
 from nbrefine.values import CaseResult, Task, TestReport, Verdict
 
 FLOOR, FACTOR = 4.0, 4.0
@@ -139,7 +141,8 @@ class Grader(Closing):
     def grade(self, task: Task, code: str) -> Run[Grade]:
         """Judge a program by the task's visible tests and by its hidden ones.
 
-        It is solved only if all tests of both pass. A time-out that would decide counts only if
+        It is solved only if all tests of both pass. Tests that pass what cannot be sent to a
+        program make the task invalid where no other test fails. A time-out that would decide counts only if
         it happens twice.
 
         Parameters
@@ -185,6 +188,8 @@ class Grader(Closing):
         open_yet = visible is None or _solves(visible.result)
         hidden = await self._check(task, task.hidden_tests, code, limits, again=open_yet)
         checks = [check for check in (visible, hidden) if check is not None]
+        if not preflight.measured and (told := await self._unsent(task, code, limits, checks)):
+            return Grade("invalid-task", limit=preflight.limit, detail=told)
         decisive = next((check for check in checks if not _solves(check.result)), checks[0])
         return Grade(
             "solved" if _solves(decisive.result) else decisive.result.verdict,
@@ -195,6 +200,30 @@ class Grader(Closing):
             decisive.result.isolation,
             _reason(decisive.result, hidden=decisive is hidden) + _hint(decisive.result, code),
         )
+
+    async def _unsent(
+        self, task: Task, code: str, limits: Mapping[str, float], checks: Sequence[_Check]
+    ) -> str:
+        """Tell of tests that pass what no program can be sent, or give "".
+
+        What a program says may be made up, so that functions that do nothing are asked, too.
+        """
+        missed = [case for check in checks for case in check.result.report.cases if not case.passed]
+        if not (missed and all(map(_is_unsent, missed))):
+            return ""
+        idle = "\n".join(f"def {name}(*_, **__): pass" for name in _defined(code))
+        again = [
+            await self._check(task, tests, idle, limits, again=False)
+            for tests in (task.tests, task.hidden_tests)
+        ]
+        said = [check for check in again if check is not None]
+        if not all(
+            _missed(check, unsent=True) >= _missed(own)
+            for check, own in zip(said, checks, strict=True)
+        ):
+            return ""
+        why = missed[0].message.removeprefix(_UNSENT)
+        return f"no program can be graded by {missed[0].name}: {why}. {_CAN_BE_SENT}"
 
     async def _preflight(self, task: Task) -> Preflight:
         if self._closed:
@@ -295,6 +324,29 @@ class _Check:
 
     result: CodeExecutionResult
     rerun: bool
+
+
+_UNSENT = "CannotSend: "
+_CAN_BE_SENT = (
+    "Pass numbers, texts, containers of them, arrays, functions or instances of the tests' own "
+    "classes"
+)
+
+
+def _is_unsent(case: CaseResult) -> bool:
+    return case.status == "error" and case.message.startswith(_UNSENT)
+
+
+def _missed(check: _Check, *, unsent: bool = False) -> set[str]:
+    cases = (case for case in check.result.report.cases if not case.passed)
+    return {case.name for case in cases if _is_unsent(case) or not unsent}
+
+
+def _defined(code: str) -> list[str]:
+    """Give the names of a program's functions and classes."""
+    tree = parse(code)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return [node.name for node in (tree.body if tree else []) if isinstance(node, kinds)]
 
 
 def _solves(result: CodeExecutionResult) -> bool:

@@ -337,3 +337,29 @@ def test_a_detail_tells_each_thing_once_and_which_tests_are_hidden(grader: Grade
     assert hidden.detail == "hidden check[1] (failed): double(3) == 6, got 9, expected 6"
     shown = grader.grade(TASK, "def double(x):\n    return 5\n").result(60)
     assert shown.detail == "test_1 (failed): double(2) == 4, got 5, expected 4"
+
+
+UNSENDABLE = Task("Count lines.", tests="import io\nassert lines(io.StringIO('a')) == 1")
+
+
+def test_tests_that_pass_what_cannot_be_sent_count_for_nobody(grader: Grader) -> None:
+    code = "def lines(file):\n    return len(list(file))\n"
+    grade = grader.grade(UNSENDABLE, code).result(60)
+    assert (grade.verdict, grade.visible, grade.total) == ("invalid-task", None, 0)
+    assert grade.detail.startswith("no program can be graded by test_1: the tests pass an object")
+    assert "StringIO" in grade.detail
+    assert "Pass numbers, texts" in grade.detail
+
+
+def test_a_program_cannot_say_so_itself_or_have_other_failures_forgiven(grader: Grader) -> None:
+    made_up = (
+        "class CannotSend(Exception): pass\n"
+        "def double(x):\n    exec(\"raise CannotSend('the tests pass an object')\", globals())\n"
+    )
+    task = replace(TASK, reference="")
+    grade = grader.grade(task, made_up).result(60)
+    assert grade.detail.startswith("test_1 (error): double(2) == 4, expected 4: CannotSend: ")
+    assert (grade.verdict, grade.total) == ("failed", 4)
+    both = replace(UNSENDABLE, tests=f"{UNSENDABLE.tests}\nassert lines([]) == 1")
+    wrong = "def lines(file):\n    return 0\n"
+    assert grader.grade(both, wrong).result(60).verdict == "failed"

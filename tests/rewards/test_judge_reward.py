@@ -124,6 +124,17 @@ def test_defect_13_a_score_outside_the_range_is_neither_clamped_nor_replaced(rep
     assert facts(signal)["error"]
 
 
+def test_words_without_a_score_stay_in_the_metadata_alone() -> None:
+    signal = judged(says("The loop never ends: nothing moves `i`."))
+    assert (signal.reward, signal.feedback) == (None, None)
+    assert facts(signal)["judge_response"] == "The loop never ends: nothing moves `i`."
+
+
+def test_a_score_may_have_decimals() -> None:
+    assert extract_judge_score("Score: 4.5") == extract_judge_score("[[4.5]]") == 4.5
+    assert extract_judge_score("Score: 4.5/5", (0, 5)) == 4.5
+
+
 def test_the_range_is_the_template_s() -> None:
     assert extract_judge_score("[[0]]", (0, 1)) == 0
     assert extract_judge_score("[[-1]]", (-1, 1)) == -1

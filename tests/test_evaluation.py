@@ -27,7 +27,7 @@ from nbrefine.evaluation import (
 )
 from nbrefine.evaluation.episodes import TOO_MANY
 from nbrefine.evaluation.running import _names
-from nbrefine.executors import SubprocessCodeExecutor
+from nbrefine.executors import CodeExecutionResult, SubprocessCodeExecutor
 from nbrefine.metrics import solved_by_attempt
 from nbrefine.models.local import LocalModel
 from nbrefine.models.scripted import ScriptedModel
@@ -553,6 +553,22 @@ def test_a_row_of_a_file_that_cannot_be_judged_is_invalid_before_the_model_is_as
     )
 
 
+def test_a_reference_is_not_tried_where_programs_run_elsewhere_than_with_the_grader() -> None:
+    class Elsewhere:
+        """Where data lies, say, that the grader does not have."""
+
+        def execute(self, code: str, test_code: str, *, timeout: float) -> CodeExecutionResult:
+            with SubprocessCodeExecutor() as executor:
+                return executor.execute(code, test_code, timeout=timeout)
+
+    task = Task("Write double(x).", tests="assert double(1) == 2", reference=SOLUTION)
+    rewards = (CodeExecutionReward(Elsewhere()),)
+    with SingleTurnEnvironment([Problem(task)], rewards=rewards, name="coding") as env:
+        result = run_evaluation(env, [fenced("def double(x): return 2 * x")])
+    metrics = result.metrics["coding"]
+    assert (metrics.invalid_tasks, metrics.accuracy.count) == (0, 1)
+
+
 def test_a_task_without_tests_is_valid_where_something_else_judges_it() -> None:
     rewards = (CodeExecutionReward(SubprocessCodeExecutor()), AnswerReward())
     problem = Problem(Task("2 + 2?", id="sum"), expected_answer="4")
@@ -744,7 +760,7 @@ def test_an_environment_without_tasks_is_refused() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"samples": 0}, {"limit": 0}, {"batch_size": 0}])
-def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="but 1 is the least"):
         run_evaluation(sums(), right, **settings)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nbrefine.errors import InvalidTaskError
+from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.rewards.base import RewardFunction
 from nbrefine.rewards.code import CodeExecutionReward, tests_of
 from nbrefine.source import parse
@@ -28,6 +29,10 @@ class Judgeable:
     """
 
     def __init__(self, rewards: Iterable[RewardFunction], grader: Grader | None) -> None:
+        rewards = tuple(rewards)
+        executors = [getattr(reward, "executor", None) for reward in rewards]
+        # Elsewhere a reference may find data and packages that it does not find with the grader.
+        self._as_graded = any(isinstance(each, SubprocessCodeExecutor) for each in executors)
         outcomes = [reward for reward in rewards if reward.reward_type is RewardType.OUTCOME]
         self._needs_tests = bool(outcomes) and all(map(_takes_tests_of_tasks, outcomes))
         self._grader = grader
@@ -48,10 +53,13 @@ class Judgeable:
                 hint="Give it some, or leave it out",
             )
         # What is left out must not depend on whether it was solved.
-        if self._grader is not None and (hidden or has_solution(task)):
+        if self._grader is not None and (hidden or self._has_solution(task)):
             preflight = await self._grader.preflight(task)
             if preflight.problem:
                 raise InvalidTaskError(preflight.problem)
+
+    def _has_solution(self, task: Task) -> bool:
+        return has_solution(task) and (bool(task.entry_point) or self._as_graded)
 
 
 def _takes_tests_of_tasks(reward: RewardFunction) -> bool:

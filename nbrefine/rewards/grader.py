@@ -142,8 +142,8 @@ class Grader(Closing):
         """Judge a program by the task's visible tests and by its hidden ones.
 
         It is solved only if all tests of both pass. Tests that pass what cannot be sent to a
-        program make the task invalid where no other test fails. A time-out that would decide counts only if
-        it happens twice.
+        program make the task invalid where no other test fails. A time-out that would decide
+        counts only if it happens twice.
 
         Parameters
         ----------

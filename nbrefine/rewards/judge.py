@@ -162,10 +162,10 @@ class JudgeReward(IOReward):
 
     The judge's whole text is the feedback; where it has seen the reference, only its score is, so
     that the answer does not reach the solver through it.  Where no score can be read, or the
-    server is in passing trouble, there is no reward and no feedback, since words without a score may
-    be no judgement; the metadata has an `error` and the verdict "invalid", and keeps the words as
-    `judge_response`.  The metadata also has `raw_score`,
-    `prompt_tokens` and `completion_tokens`.
+    server is in passing trouble, there is no reward and no feedback, since words without a score
+    may be no judgement; the metadata has an `error` and the verdict "invalid", and keeps the words
+    as `judge_response`.  The metadata also has `raw_score`, `prompt_tokens` and
+    `completion_tokens`.
 
     Parameters
     ----------

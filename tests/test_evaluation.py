@@ -557,7 +557,9 @@ def test_a_reference_is_not_tried_where_programs_run_elsewhere_than_with_the_gra
     class Elsewhere:
         """Where data lies, say, that the grader does not have."""
 
-        def execute(self, code: str, test_code: str, *, timeout: float) -> CodeExecutionResult:
+        def execute(
+            self, code: str, test_code: str, *, timeout: float = 30.0
+        ) -> CodeExecutionResult:
             with SubprocessCodeExecutor() as executor:
                 return executor.execute(code, test_code, timeout=timeout)
 

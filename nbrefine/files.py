@@ -26,6 +26,18 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that an accepted cell left in the working folder, as it was then."""
+
+    path: str
+    """Relative to the working folder, with `/`."""
+    size: int
+    """Bytes."""
+    sha256: str
+    """Hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
 class FileChanges:
     """All that happened to a working folder between two moments."""
 

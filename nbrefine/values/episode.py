@@ -1,21 +1,18 @@
-"""The words of nbrefine as values: task, message, reply, turn, signal, stop, episode.
-
-Every value is frozen.  An `Episode` is the single truth about a run: histories, messages,
-trajectories, the notebook and the handbook's dicts are derived from it.
-"""
+"""An episode: turns, and the stop that ends them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any, Literal
 
 from nbrefine.bindings import StateChange, StateDigest
-from nbrefine.files import FileChanges
-from nbrefine.outputs import CellResult, Output
+from nbrefine.files import Artifact, FileChanges
+from nbrefine.outputs import CellResult
+from nbrefine.values.messages import Extraction, Message, Reply, Usage
+from nbrefine.values.signals import SignalBundle, TestReport
+from nbrefine.values.tasks import Answer, Plan, Task
 
 
 def utc_now() -> str:
@@ -43,243 +40,12 @@ cells were run again; `none`: in the live session itself, which keeps what the a
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What is asked of the model and how the answer is checked."""
+TurnKind = Literal["attempt", "inspection", "plan", "answer"]
+"""What a reply was about.
 
-    prompt: str
-    """The request in plain words."""
-    id: str = ""
-    """A short name, stable over runs; shown in reports."""
-    setup: str = ""
-    """Code that runs in the session before the first attempt."""
-    files: tuple[str, ...] = ()
-    """Paths of data files the task speaks of."""
-    tests: str = ""
-    """Visible tests: asserts, a `check(candidate)` function or pytest-style functions."""
-    entry_point: str = ""
-    """Name of the function that `check(candidate)` is given."""
-    hidden_tests: str = ""
-    """Tests that reach no prompt, no feedback and no process the candidate runs in."""
-    reference: str = ""
-    """A known solution; as hidden as the hidden tests."""
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One chat message."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens one or more model calls took, as the server counted them."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    """The part of `input_tokens` that was served from a prompt cache."""
-
-    @property
-    def total_tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How a reply is drawn; None leaves a setting to the server."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-
-
-Finish = Literal["stop", "length", "content-filter", "tool-calls", "unknown"]
-"""Why a model stopped writing; `length` means the reply was cut at the token limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer of a model, unedited."""
-
-    text: str
-    finish: Finish = "stop"
-    usage: Usage = Usage()
-    model: str = ""
-    """The model's name as the server gave it."""
-    reasoning: str = ""
-    """A separate thinking section, where the server sends one."""
-    seconds: float = 0.0
-    """Wall time of the call, retries included."""
-    retries: int = 0
-    sampling: Sampling = Sampling()
-    """The settings the reply was drawn with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """What was found in a reply where code was expected."""
-
-    status: Literal["found", "given", "no-code", "incomplete"]
-    """`found`: a fenced block; `given`: the caller supplied code, nothing was read;
-    `incomplete`: a fence was opened and not closed."""
-    code: str = ""
-    """The chosen code; for `incomplete`, the part that arrived, which is never run."""
-    language: str = ""
-    """The chosen block's tag, lower case."""
-    reason: str = ""
-    """Why this block was chosen, or why there is none, in one sentence."""
-    blocks: int = 0
-    """How many fenced blocks the reply held."""
-
-
-class RewardType(Enum):
-    """What a signal speaks of."""
-
-    OUTCOME = "outcome"
-    STEP = "step"
-    FORMAT = "format"
-    PROCESS = "process"
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """A named reward with optional textual feedback."""
-
-    name: str
-    reward_type: RewardType
-    reward: float | None = None
-    feedback: str | None = None
-    metadata: dict[str, Any] | None = None
-    weight: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SignalBundle:
-    """All signals of one step, in order."""
-
-    signals: tuple[Signal, ...] = ()
-
-    @classmethod
-    def single(
-        cls,
-        reward: float | None,
-        name: str = "reward",
-        reward_type: RewardType = RewardType.OUTCOME,
-    ) -> SignalBundle:
-        """Make a bundle of one signal."""
-        return cls((Signal(name, reward_type, reward),))
-
-    @classmethod
-    def empty(cls) -> SignalBundle:
-        """Make a bundle without signals."""
-        return cls()
-
-    @property
-    def total(self) -> float:
-        """The sum of reward times weight over the signals that have a reward."""
-        return sum(s.reward * s.weight for s in self.signals if s.reward is not None)
-
-    @property
-    def outcome(self) -> float | None:
-        """The best reward of an outcome signal; None where none has one, and NaN is none."""
-        rewards = (s.reward for s in self.by_type(RewardType.OUTCOME))
-        return max((r for r in rewards if r is not None and not math.isnan(r)), default=None)
-
-    def by_name(self, name: str) -> Signal | None:
-        """Give the first signal of that name, or None."""
-        return next((s for s in self.signals if s.name == name), None)
-
-    def by_type(self, reward_type: RewardType) -> tuple[Signal, ...]:
-        """Give the signals of one type, in order."""
-        return tuple(s for s in self.signals if s.reward_type is reward_type)
-
-    def numeric_signals(self) -> tuple[Signal, ...]:
-        """Give the signals that have a reward, in order."""
-        return tuple(s for s in self.signals if s.reward is not None)
-
-    def feedback_texts(self) -> tuple[str, ...]:
-        """Give every feedback text, in order."""
-        return tuple(s.feedback for s in self.signals if s.feedback is not None)
-
-    def __iter__(self) -> Iterator[Signal]:
-        return iter(self.signals)
-
-    def __len__(self) -> int:
-        return len(self.signals)
-
-
-@dataclass(frozen=True, slots=True)
-class CaseResult:
-    """What one visible test said about an attempt."""
-
-    name: str
-    """Unique within its report: "test_3", a function's name, or "check[2]"."""
-    status: Literal["passed", "failed", "error", "timeout", "not-run"]
-    """`failed`: an assertion did not hold; `error`: something else was raised;
-    `not-run`: an earlier test ended the process."""
-    expression: str = ""
-    """The asserted source, on one line."""
-    got: str = ""
-    """The value that was there, as text."""
-    expected: str = ""
-    """The value that was asked for, as text."""
-    message: str = ""
-    """What was raised, or the assertion's own message."""
-
-    @property
-    def passed(self) -> bool:
-        return self.status == "passed"
-
-
-@dataclass(frozen=True, slots=True)
-class TestReport:
-    """What all visible tests said about an attempt: feedback, never a grade."""
-
-    __test__ = False  # not a test class, whatever pytest may think of the name
-
-    cases: tuple[CaseResult, ...] = ()
-    problem: str = ""
-    """Why there is no case to count, or why cases did not run: "no tests were found" …, or ""."""
-    outputs: tuple[Output, ...] = ()
-    """What running the tests put out, as one cell with all of them would have it."""
-    entry_point: str = ""
-    """The function that `check(candidate)` was given, where the session had to tell."""
-    seconds: float = 0.0
-
-    @property
-    def output(self) -> str:
-        """What the tests printed, on both channels."""
-        return "".join(output.text for output in self.outputs if output.kind == "stream")
-
-    @property
-    def passed(self) -> int:
-        return sum(case.passed for case in self.cases)
-
-    @property
-    def total(self) -> int:
-        return len(self.cases)
-
-    @property
-    def failed(self) -> int:
-        return self.total - self.passed
-
-    @property
-    def solved(self) -> bool:
-        """Whether at least one test was found and all of them passed."""
-        return self.total > 0 and self.failed == 0
+`attempt`: code to run or something handed in, or nothing that could be read; `inspection`: a
+look at a variable or a file, which runs no cell; `plan`: subtasks; `answer`: the end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +54,7 @@ class Turn:
 
     number: int
     """1-based, over the whole episode."""
+    kind: TurnKind = "attempt"
     step: int = 1
     """1-based number of the subtask the turn belongs to."""
     attempt: int = 1
@@ -307,6 +74,9 @@ class Turn:
     """What the model is told about this turn."""
     verdict: Verdict = "failed"
     accepted: bool = False
+    """Whether the attempt became the session; always False for the other kinds."""
+    artifacts: tuple[Artifact, ...] = ()
+    """The files that an accepted attempt wrote or changed."""
     isolation: Isolation = "none"
     isolation_reason: str = ""
     shared: tuple[str, ...] = ()
@@ -331,7 +101,7 @@ class Turn:
     @property
     def tried(self) -> bool:
         """Whether a cell ran or, where an environment runs none, something was handed in."""
-        return self.result is not None or bool(self.code)
+        return self.kind == "attempt" and (self.result is not None or bool(self.code))
 
     @property
     def score(self) -> tuple[float, int]:
@@ -346,6 +116,7 @@ StopReason = Literal[
     "budget",
     "cycle",
     "stagnation",
+    "gave-up",
     "stopped",
     "killed",
     "invalid-task",
@@ -408,6 +179,10 @@ class Episode:
     """The loop's settings, as plain JSON, so that a run can be done again."""
     version: str = ""
     """The nbrefine that made the record."""
+    plans: tuple[Plan, ...] = ()
+    """The plans that were followed, one after the other; () where there was none."""
+    answer: Answer | None = None
+    """What the agent answered, in the form that was asked for; None where it did not."""
 
     @property
     def solved(self) -> bool:
@@ -435,6 +210,17 @@ class Episode:
     def accepted(self) -> tuple[Turn, ...]:
         """The attempts that became the session, in order."""
         return tuple(turn for turn in self.turns if turn.accepted)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that holds at the end."""
+        return self.plans[-1] if self.plans else None
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The files that accepted attempts left, each as it was last, in order of their paths."""
+        last = {each.path: each for turn in self.turns for each in turn.artifacts}
+        return tuple(last[path] for path in sorted(last))
 
     @property
     def last(self) -> Turn | None:

@@ -6,7 +6,6 @@ Read this file first, then `driver`, which does it: one episode is one fold over
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,10 +16,10 @@ from nbrefine.driver import Activity, Driver, EpisodeRun
 from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, NotebookEnvironment, WorkspaceMode
 from nbrefine.errors import UsageError
 from nbrefine.history import History
+from nbrefine.inputs import data_files, one_of, within
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load
-from nbrefine.redaction import clean_text
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Sampling, Task
 
@@ -107,13 +106,12 @@ def start(
         raise UsageError(f"{task!r} is no task", hint="Give a text or a Task")
     rules = rules or StopRule()
     record = Path(record) if record is not None else None
-    data = (data,) if isinstance(data, str | Path) else data
     folder = Path(cwd) if cwd is not None else record.parent if record else Path.cwd()
     task = replace(
         task,
-        tests=_one_of("tests", task.tests, tests),
-        setup=_one_of("setup", task.setup, setup),
-        files=(*task.files, *_relative(data, folder)),
+        tests=one_of("tests", task.tests, tests),
+        setup=one_of("setup", task.setup, setup),
+        files=(*task.files, *data_files(data, folder)),
     )
     recorder = Recorder(record, overwrite=overwrite) if record else None
     env = NotebookEnvironment(
@@ -129,7 +127,7 @@ def start(
         history=history,
         rules=rules,
         cwd=folder,
-        ignore=_within(folder, recorder.paths) if recorder else (),
+        ignore=within(folder, recorder.paths) if recorder else (),
         limits=OutputLimits(folder=recorder.folder if recorder else None),
     )
     answering = resolve(model, load=load)
@@ -158,25 +156,3 @@ def start(
             },
         )
     )
-
-
-def _one_of(name: str, of_task: str, given: str) -> str:
-    if of_task and given and of_task != given:
-        raise UsageError(f"The task has {name} of its own", hint=f"Give {name} only once")
-    return of_task or given
-
-
-def _within(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
-    """Give those paths that lie in a folder, relative to it."""
-    folder = folder.resolve()
-    return tuple(str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder))
-
-
-def _relative(data: Iterable[str | Path], folder: Path) -> tuple[str, ...]:
-    files = [Path(file) for file in data]
-    for file in files:
-        if not file.exists():
-            raise UsageError(f"There is no data file {file}", hint="Check the path")
-        if (name := str(file)) != clean_text(name):
-            raise UsageError(f"The name of the data file {name!r} is no UTF-8", hint="Rename it")
-    return tuple(Path(os.path.relpath(file, folder)).as_posix() for file in files)

@@ -17,7 +17,7 @@ from jupyter_client.manager import KernelManager
 from nbrefine.env import NotebookEnvironment
 from nbrefine.env.session import Session
 from nbrefine.errors import BranchRefused, KernelDeadError, KernelError, RunStopped
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, interrupt
 from nbrefine.outputs import Stream
 from nbrefine.state import Action, State, StepResult
 from nbrefine.values import Task, Turn
@@ -213,10 +213,12 @@ while True: pass"""
 
 @pytest.mark.parametrize("ending", [IMMORTAL, "import os; os._exit(3)"])
 def test_after_a_killed_kernel_the_session_is_built_again_whatever_was_asked_for(
-    ending: str,
+    ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(interrupt, "PATIENCE", 0.6)
     task = Task("t", setup="df = [1]", tests="assert done")
-    with NotebookEnvironment(task, isolation="none", rebuild_limit=0, timeout=0.5) as env:
+    # By the limit the cell must have begun to ignore interrupts, on a busy host too.
+    with NotebookEnvironment(task, isolation="none", rebuild_limit=0, timeout=3.0) as env:
         first = env.step(env.reset()[0], code(f"leak = 1\n{ending}"))
         second = env.step(first.next_state, code("n, done = len(df), False"))
         third = env.step(second.next_state, code("done = n == 1 and 'leak' not in globals()"))
@@ -254,10 +256,13 @@ def test_a_kernel_that_tests_have_ended_is_built_again_and_the_turn_says_so() ->
     assert newest(second).isolation == "rebuild"
 
 
-def test_a_handed_in_kernel_that_an_attempt_ended_is_not_used_empty() -> None:
+def test_a_handed_in_kernel_that_an_attempt_ended_is_not_used_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interrupt, "PATIENCE", 0.6)
     with Kernel.start() as kernel:
         kernel.run("precious = 1").result()
-        with NotebookEnvironment(Task("t"), kernel=kernel, isolation="none", timeout=0.5) as env:
+        with NotebookEnvironment(Task("t"), kernel=kernel, isolation="none", timeout=3.0) as env:
             first = env.step(env.reset()[0], code(IMMORTAL))
             with pytest.raises(KernelDeadError, match="handed in has ended"):
                 env.step(first.next_state, code("x = 1"))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, interrupt
+from nbrefine.outputs import CellResult, Output
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,26 @@ def until() -> Callable[..., None]:
             time.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture
+def stopped(until: Callable[..., None]) -> Callable[[Kernel, str], CellResult]:
+    """Interrupt a cell when it has printed something, so that it is under way on any host."""
+
+    def stop(kernel: Kernel, source: str) -> CellResult:
+        told: list[Output] = []
+        run = kernel.run(source, timeout=None, on_output=told.append)
+        until(lambda: told or run.done())
+        run.stop()
+        return run.result(60)
+
+    return stop
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill sooner, for cells that react to no interrupt however long they are given."""
+    monkeypatch.setattr(interrupt, "PATIENCE", 0.6)
 
 
 def running(pid: int) -> bool:

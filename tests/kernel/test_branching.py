@@ -21,9 +21,13 @@ from nbrefine.errors import (
 )
 from nbrefine.kernel import Kernel, branching
 from nbrefine.kernel.processes.forked import Branch
+from nbrefine.outputs import CellResult
 
-STUCK = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsum(range(10**13))"
-"""A cell that reacts to no interrupt."""
+STUCK = (
+    "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    "print('on', flush=True)\nsum(range(10**13))"
+)
+"""A cell that reacts to no interrupt once it has printed something."""
 
 
 @pytest.fixture
@@ -176,11 +180,13 @@ def test_rollback_brings_back_a_session_whose_process_died(kernel: Kernel) -> No
         assert value(kernel, "items") == "[1, 2]"
 
 
-def test_a_cell_that_must_be_killed_goes_back_to_the_last_checkpoint(kernel: Kernel) -> None:
+def test_a_cell_that_must_be_killed_goes_back_to_the_last_checkpoint(
+    kernel: Kernel, stopped: Callable[[Kernel, str], CellResult], impatient: None
+) -> None:
     with kernel.checkpoint().result():
         kernel.run("later = 1").result()
-        result = kernel.run(STUCK, timeout=0.5).result()
-        assert result.status == "timeout"
+        result = stopped(kernel, STUCK)
+        assert result.status == "interrupted"
         assert result.rungs[-2:] == ("SIGKILL", "rollback")
         assert "later" in result.lost
         assert "items" not in result.lost
@@ -370,11 +376,11 @@ def test_a_copy_of_a_branch_with_files_of_its_own_is_none_of_the_session_after_a
 
 
 def test_files_written_after_a_killed_cell_was_rolled_back_are_in_the_folder(
-    tmp_path: Path,
+    tmp_path: Path, stopped: Callable[[Kernel, str], CellResult], impatient: None
 ) -> None:
     with Kernel.start(cwd=tmp_path) as kernel:
         with kernel.checkpoint().result():
-            assert kernel.run(STUCK, timeout=0.5).result().rungs[-1] == "rollback"
+            assert stopped(kernel, STUCK).rungs[-1] == "rollback"
             assert kernel.run("open('kept', 'w').write('x')").result().ok
         assert (tmp_path / "kept").read_text() == "x"
 
@@ -475,11 +481,11 @@ def test_stopping_a_branch_that_waits_for_a_cell_does_not_wait_for_it(kernel: Ke
 
 
 def test_a_restart_forgets_the_checkpoint_that_a_killed_cell_would_go_back_to(
-    kernel: Kernel,
+    kernel: Kernel, stopped: Callable[[Kernel, str], CellResult], impatient: None
 ) -> None:
     with kernel.checkpoint().result():
         kernel.restart().result()
-        assert kernel.run(STUCK, timeout=0.5).result().rungs[-1] == "restart"
+        assert stopped(kernel, STUCK).rungs[-1] == "restart"
         assert value(kernel, "'items' in globals()") == "False"
 
 

@@ -11,6 +11,7 @@ import pytest
 from nbrefine._portal import Run
 from nbrefine.errors import RunStopped
 from nbrefine.kernel import Kernel
+from nbrefine.outputs import Output
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.03, 0.3])
@@ -38,6 +39,7 @@ STUBBORN = """
 import time
 while True:
     try:
+        print("on", flush=True)
         time.sleep(.1)
     except KeyboardInterrupt:
         pass
@@ -45,11 +47,12 @@ while True:
 
 
 def test_a_caller_that_gives_up_twice_leaves_a_kernel_that_runs(
-    until: Callable[..., None],
+    until: Callable[..., None], impatient: None
 ) -> None:
     with Kernel.start() as kernel:
-        helper = Run(kernel.core.execute(STUBBORN, timeout=None))
-        until(lambda: kernel.core.running is not None)
+        told: list[Output] = []
+        helper = Run(kernel.core.execute(STUBBORN, timeout=None, on_output=told.append))
+        until(lambda: told)
         running = kernel.core.running
         assert running is not None
         helper.stop()
@@ -94,7 +97,10 @@ def test_a_restart_during_the_end_of_a_stubborn_cell_does_not_start_two_kernels(
     until: Callable[..., None],
 ) -> None:
     with Kernel.start() as kernel:
-        running = kernel.run(STUBBORN, timeout=0.5)
+        told: list[Output] = []
+        running = kernel.run(STUBBORN, timeout=None, on_output=told.append)
+        until(lambda: told)
+        running.stop()
         until(lambda: kernel.core.running is not None and kernel.core.running.rungs)
         kernel.restart().result(60)
         assert running.result(60).status == "interrupted"

@@ -13,7 +13,7 @@ import pytest
 
 from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
 from nbrefine.kernel import Kernel
-from nbrefine.outputs import Stream
+from nbrefine.outputs import CellResult, Stream
 
 
 def test_a_kernel_killed_in_a_cell_is_noticed_at_once_and_explained() -> None:
@@ -34,6 +34,24 @@ def test_a_kernel_killed_in_a_cell_is_noticed_at_once_and_explained() -> None:
         assert 20e6 < result.death.peak_memory < 2e9
         assert not kernel.alive
         assert kernel.death == result.death
+
+
+def test_what_was_flushed_has_been_sent_before_the_cell_goes_on() -> None:
+    """Else a cell that goes on in C, and keeps all other threads waiting, keeps it to itself."""
+    with Kernel.start() as kernel:
+        slowly = (
+            "import time\nthread = get_ipython().kernel.iopub_thread\n"
+            "sent = []\n"
+            "def slow(frames, send=thread._really_send, sent=sent, **options):\n"
+            "    time.sleep(.1)\n    send(frames, **options)\n    sent.extend(map(bytes, frames))\n"
+            "thread._really_send = slow"
+        )
+        assert kernel.run(slowly).result().ok
+        cell = "print('wo' + 'rds', flush=True); assert any(b'words' in each for each in sent)"
+        assert kernel.run(cell).result().ok
+        with kernel.branch() as trial:
+            assert trial.run(slowly).result().ok
+            assert trial.run(cell).result().ok
 
 
 def test_an_exit_code_is_told() -> None:
@@ -146,7 +164,10 @@ def test_a_missing_working_folder_is_the_callers_mistake() -> None:
 
 
 def test_a_cell_whose_kernel_cannot_start_again_has_its_result_all_the_same(
-    kernelspec: Callable[..., str], tmp_path: Path
+    kernelspec: Callable[..., str],
+    tmp_path: Path,
+    stopped: Callable[[Kernel, str], CellResult],
+    impatient: None,
 ) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -159,8 +180,9 @@ def test_a_cell_whose_kernel_cannot_start_again_has_its_result_all_the_same(
     with Kernel.start(name) as kernel:
         kernel.run("table = 1").result()
         gate.unlink()
-        result = kernel.run("print('so far', flush=True)\nsum(range(10**12))", timeout=1).result(60)
-        assert result.status == "timeout"
+        deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        result = stopped(kernel, f"{deaf}print('so far', flush=True)\nsum(range(10**12))")
+        assert result.status == "interrupted"
         assert result.text.startswith("so far\n")
         assert result.lost == ("table",)
         assert "could not be started again" in result.notes[-1]

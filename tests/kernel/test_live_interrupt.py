@@ -17,10 +17,6 @@ ROUND = ("SIGINT", "shell poke")
 END = (*ROUND, *ROUND, "SIGKILL", "restart")
 
 
-def timed_out(kernel: Kernel, source: str) -> CellResult:
-    return kernel.run(source, timeout=1).result(60)
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -36,33 +32,43 @@ def test_what_python_can_interrupt_is_interrupted_and_keeps_its_state(
     kernel: Kernel, source: str
 ) -> None:
     kernel.run("kept = 'state'").result()
-    result = timed_out(kernel, source)
+    result = kernel.run(source, timeout=1).result(60)
     assert result.status == "timeout"
     assert result.rungs[0] == "SIGINT"
     assert "SIGKILL" not in result.rungs
     assert kernel.run("kept").result().text.endswith("'state'\n")
 
 
-def test_an_idle_await_is_woken_by_a_message(kernel: Kernel) -> None:
+def test_an_idle_await_is_woken_by_a_message(
+    kernel: Kernel, stopped: Callable[[Kernel, str], CellResult]
+) -> None:
     """SIGINT alone waits for the event loop to wake by itself (ipykernel #881)."""
     started = time.monotonic()
-    result = timed_out(kernel, "import asyncio; await asyncio.sleep(60)")
-    assert result.status == "timeout"
+    source = "import asyncio; print('on', flush=True); await asyncio.sleep(60)"
+    result = stopped(kernel, source)
+    assert result.status == "interrupted"
     assert result.rungs == ROUND
     assert time.monotonic() - started < 20
     assert kernel.run("'alive'").result().text == "'alive'\n"
 
 
 def test_output_before_the_limit_is_in_the_result(kernel: Kernel) -> None:
-    result = timed_out(kernel, "print('before', flush=True)\nwhile True: pass")
+    source = "print('before', flush=True)\nwhile True: pass"
+    result = kernel.run(source, timeout=4).result(60)
+    assert result.status == "timeout"
     assert result.outputs[0] == Stream("stdout", "before\n")
     assert result.error is not None
     assert result.error.ename == "KeyboardInterrupt"
 
 
-def test_code_that_catches_the_first_interrupt_gets_a_second(kernel: Kernel) -> None:
-    source = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(60)"
-    result = timed_out(kernel, source)
+def test_code_that_catches_the_first_interrupt_gets_a_second(
+    kernel: Kernel, stopped: Callable[[Kernel, str], CellResult]
+) -> None:
+    source = (
+        "import time\ntry:\n    print('on', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(60)"
+    )
+    result = stopped(kernel, source)
     assert result.rungs[:3] == (*ROUND, "SIGINT")
     assert "SIGKILL" not in result.rungs
 
@@ -70,19 +76,27 @@ def test_code_that_catches_the_first_interrupt_gets_a_second(kernel: Kernel) -> 
 @pytest.mark.parametrize(
     "stubborn",
     [
-        "while True:\n    try: time.sleep(.2)\n    except KeyboardInterrupt: pass",
-        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)",
-        "sum(range(10**12))",
-        "async def f():\n    while True: time.sleep(.1)\nawait f()",
+        (
+            "while True:\n    try:\n        print('on', flush=True)\n        time.sleep(.2)\n"
+            "    except KeyboardInterrupt: pass"
+        ),
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); print('on', flush=True); time.sleep(60)",
+        (
+            "while True:\n    try:\n        print('on', flush=True)\n        sum(range(10**12))\n"
+            "    except KeyboardInterrupt: pass"
+        ),
+        "async def f():\n    print('on', flush=True)\n    while True: time.sleep(.1)\nawait f()",
     ],
     ids=["eats KeyboardInterrupt", "ignores SIGINT", "long in C", "blocks in a coroutine"],
 )
-def test_what_cannot_be_interrupted_is_killed_and_the_loss_is_named(stubborn: str) -> None:
+def test_what_cannot_be_interrupted_is_killed_and_the_loss_is_named(
+    stubborn: str, stopped: Callable[[Kernel, str], CellResult], impatient: None
+) -> None:
     with Kernel.start() as kernel:
         kernel.run("import time, signal\ntable, model = [1], {}").result()
         assert kernel.epoch == 1
-        result = timed_out(kernel, stubborn)
-        assert (result.status, result.rungs) == ("timeout", END)
+        result = stopped(kernel, stubborn)
+        assert (result.status, result.rungs) == ("interrupted", END)
         assert result.lost == ("time", "signal", "table", "model")
         assert result.death is None
         assert kernel.alive
@@ -91,16 +105,19 @@ def test_what_cannot_be_interrupted_is_killed_and_the_loss_is_named(stubborn: st
 
 
 def test_a_child_that_never_exits_is_ended_with_the_cell(
-    kernel: Kernel, is_running: Callable[[int], bool], until: Callable[..., None]
+    kernel: Kernel,
+    stopped: Callable[[Kernel, str], CellResult],
+    is_running: Callable[[int], bool],
+    until: Callable[..., None],
 ) -> None:
     source = (
         "import subprocess\n"
         "p = subprocess.Popen(['sh', '-c', 'while :; do sleep 1; done'], start_new_session=True)\n"
         "print(p.pid, flush=True)\np.wait()"
     )
-    result = timed_out(kernel, source)
+    result = stopped(kernel, source)
     pid = int(result.text.split()[0])
-    assert result.status == "timeout"
+    assert result.status == "interrupted"
     assert is_running(pid)  # the session may go on with it
     kernel.restart().result()
     until(lambda: not is_running(pid))
@@ -175,14 +192,17 @@ def test_interrupts_at_a_cells_very_end_do_not_reach_the_next_one(kernel: Kernel
         assert second.text.endswith("'next'\n")
 
 
-def test_a_kernel_that_is_not_ours_is_never_killed() -> None:
+def test_a_kernel_that_is_not_ours_is_never_killed(
+    stopped: Callable[[Kernel, str], CellResult], impatient: None
+) -> None:
     with Kernel.start() as owner, Kernel.connect(owner.connection_file) as guest:
         source = (
-            "import time\nend = time.monotonic() + 12\nwhile time.monotonic() < end:\n"
-            "    try: time.sleep(.1)\n    except KeyboardInterrupt: pass\n"
+            "import time\nend = time.monotonic() + 6\nwhile time.monotonic() < end:\n"
+            "    try:\n        print('on', flush=True)\n        time.sleep(.1)\n"
+            "    except KeyboardInterrupt: pass\n"
         )
         with pytest.raises(KernelError, match="reacted to no interrupt"):
-            guest.run(source, timeout=1).result(60)
+            stopped(guest, source)
         with pytest.raises(KernelError, match="still runs an earlier cell"):
             guest.run("1").result(60)
         assert owner.alive

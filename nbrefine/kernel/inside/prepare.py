@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import sys
+import threading
 import types
 from typing import Any
 
@@ -47,6 +48,7 @@ def prepare(shell: Any, nonce: str, crash: str) -> None:
     # Beyond 1000 waiting messages ZeroMQ drops output without a word when a busy host lets the
     # controller's reader wait.  A socket belongs to its thread.
     thread.schedule(lambda: thread.socket.set(zmq.SNDHWM, 0))
+    _send_in_flush(thread)
     if crash:
         with contextlib.suppress(OSError):
             # ipykernel reads descriptor 2 through a pipe of its own, in which a crash's stack is
@@ -69,6 +71,24 @@ def prepare(shell: Any, nonce: str, crash: str) -> None:
         shell.events.register("post_run_cell", lambda result: _keep_last(shell, result))
         atexit.register(_end_control, shell.kernel.parent)
     _MARK["nonce"] = nonce
+
+
+def _send_in_flush(publisher: Any) -> None:
+    """Let what is flushed be sent before `flush` returns, which waits for less.
+
+    ipykernel only asks its thread to send by then: a cell that goes on in C, with the lock that
+    threads share, keeps its last words to itself, and they end with it when it is killed.
+    """
+    if publisher.thread is None:  # it sends at once
+        return
+
+    def send(*args: Any, **kwargs: Any) -> None:
+        if threading.current_thread() is publisher.thread:
+            publisher._really_send(*args, **kwargs)  # noqa: SLF001
+        else:
+            publisher.schedule(lambda: publisher._really_send(*args, **kwargs))  # noqa: SLF001
+
+    publisher.send_multipart = send
 
 
 def _end_control(app: Any) -> None:

@@ -242,11 +242,13 @@ def _explained(error: ValidationError, model: type[Section], document: Document)
     start = f"{document.where}, line {line}: " if line else ""
     *block, key = place or ("",)
     within = f" in {named}" if (named := _named(block, known=line is not None)) else ""
-    allowed = list(_section_at(model, block).model_fields)
+    section = _section_at(model, block)
+    own = section.__annotations__  # before what it has from others
+    allowed = sorted(section.model_fields, key=lambda name: name not in own)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(key), allowed, n=1)
         guess = f'Did you mean "{near[0]}"? ' if near else ""
-        if homes := _homes(str(key), _section_at(model, block)):
+        if homes := _homes(str(key), section):
             guess = f"It stands in {' or '.join(homes)}. "
         return UsageError(
             f'{start}unknown key "{key}"{within}', hint=f"{guess}Allowed: {', '.join(allowed)}"

@@ -81,7 +81,7 @@ def test_paths_of_models_and_outputs_are_relative_to_the_file(tmp_path: Path) ->
     ("text", "said"),
     [
         ("task: x\nmax_turn: 3\n", 'line 2: unknown key "max_turn". Did you mean "max_turns"?'),
-        ("task: x\nzzzzz: 3\n", 'line 2: unknown key "zzzzz". Allowed: task, id,'),
+        ("task: x\nzzzzz: 3\n", 'line 2: unknown key "zzzzz". Allowed: task, entry_point,'),
         ("task: x\nmax_turns: many\n", "line 2: max_turns: input should be a valid integer"),
         ("task: x\n\nmax_turns: 0\n", "line 3: max_turns: input should be greater than or equal"),
         ("task: x\nmax_turns: true\n", "line 2: max_turns: input should be a valid integer"),

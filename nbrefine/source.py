@@ -43,6 +43,19 @@ def _without_magics(code: str) -> str:
         return code
 
 
+def fault(code: str) -> str:
+    """Say with its line why a text is no plain Python that a cell could run; "" where it is."""
+    with _filters, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        except SyntaxError as error:
+            return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
+        except (ValueError, RecursionError, MemoryError) as error:
+            return str(error) or "it is nested too deeply"
+    return ""
+
+
 def shape(code: str) -> str:
     """Give the syntax tree of a program without comments, layout and docstrings, as text.
 

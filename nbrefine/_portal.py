@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import functools
 import inspect
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from nbrefine.errors import RunStopped, UsageError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 HEARTBEAT = 0.1
 """Seconds between wake-ups of a loop that awaits a `Run`.
@@ -175,6 +177,32 @@ class Run(Generic[T]):
         trace: TracebackType | None,
     ) -> None:
         self._entered.__exit__(kind, error, trace)
+
+
+def blocking(begin: Callable[P, Run[T]]) -> Callable[[Callable[[], None]], Callable[P, T]]:
+    """Make of a name and its docstring the function that waits for what `begin` has begun.
+
+    It takes what `begin` takes, so that parameters, types and defaults stand in one place.
+    """
+
+    def named(declared: Callable[[], None]) -> Callable[P, T]:
+        taken = inspect.signature(begin)
+
+        @functools.wraps(declared)
+        def wait(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                taken.bind(*args, **kwargs)
+            except TypeError as mistake:  # names the function that was called
+                raise TypeError(f"{declared.__name__}() {mistake}") from None
+            return begin(*args, **kwargs).result()
+
+        wait.__signature__ = taken.replace(  # type: ignore[attr-defined]
+            return_annotation=inspect.Signature.empty
+        )
+        del wait.__wrapped__  # it says that there are no parameters
+        return wait
+
+    return named
 
 
 class Closing(ABC):

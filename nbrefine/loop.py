@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from nbrefine._portal import blocking
 from nbrefine.budget import Budget
 from nbrefine.driver import Activity, Driver, EpisodeRun
 from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, NotebookEnvironment, WorkspaceMode
@@ -21,24 +22,9 @@ from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load
 from nbrefine.stopping import StopRule
-from nbrefine.values import Episode, Sampling, Task
+from nbrefine.values import Sampling, Task
 
 __all__ = ["Activity", "EpisodeRun", "refine", "start"]
-
-
-def refine(task: Task | str, **settings: Any) -> Episode:
-    """Refine code for a task until it is solved or a rule says stop, and give the episode.
-
-    Parameters
-    ----------
-    task: what is asked, as a `Task` or in plain words.
-    settings: see `start`.
-
-    Raises
-    ------
-    NbrefineError: the host's or the caller's trouble; its `episode` holds the turns so far.
-    """
-    return start(task, **settings).result()
 
 
 def start(
@@ -156,3 +142,15 @@ def start(
             },
         )
     )
+
+
+@blocking(start)
+def refine() -> None:
+    """Refine code for a task until it is solved or a rule says stop, and give the episode.
+
+    For the parameters see `start`.
+
+    Raises
+    ------
+    NbrefineError: the host's or the caller's trouble; its `episode` holds the turns so far.
+    """

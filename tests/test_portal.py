@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import subprocess
 import sys
@@ -14,8 +15,16 @@ from typing import NoReturn, Self
 
 import pytest
 
-from nbrefine._portal import Closing, Run, call_user, on_portal
+from nbrefine._portal import Closing, Run, blocking, call_user, on_portal
 from nbrefine.errors import RunStopped, UsageError
+from nbrefine.evaluation import (
+    arun_evaluation,
+    arun_multi_evaluation,
+    run_evaluation,
+    run_multi_evaluation,
+)
+from nbrefine.loop import refine, start
+from nbrefine.sampling import sample, start_sampling
 
 
 async def value(seconds: float = 0.0) -> str:
@@ -350,3 +359,40 @@ def test_threads_of_ours_are_told_by_their_name() -> None:
         return await asyncio.to_thread(lambda: threading.current_thread().name)
 
     assert Run(work()).result().startswith("nbrefine-")
+
+
+def started(first: int, *, more: int = 1) -> Run[int]:
+    async def work() -> int:
+        return first + more
+
+    return Run(work())
+
+
+@blocking(started)
+def waited() -> None:
+    """Give the sum."""
+
+
+def test_what_blocks_takes_and_says_what_the_started_form_does() -> None:
+    assert waited(1) + waited(2, more=3) == 7
+    assert inspect.signature(waited).parameters == inspect.signature(started).parameters
+    assert (waited.__name__, waited.__doc__) == ("waited", "Give the sum.")
+    with pytest.raises(TypeError, match=r"^waited\(\) got an unexpected keyword argument 'mroe'"):
+        waited(1, mroe=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("waits", "begins"),
+    [
+        (refine, start),
+        (sample, start_sampling),
+        (run_evaluation, arun_evaluation),
+        (run_multi_evaluation, arun_multi_evaluation),
+    ],
+)
+def test_every_pair_takes_the_same(
+    waits: Callable[..., object], begins: Callable[..., object]
+) -> None:
+    assert inspect.signature(waits).parameters == inspect.signature(begins).parameters
+    with pytest.raises(TypeError, match=waits.__name__):
+        waits(nonsense=1)

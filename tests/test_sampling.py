@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import threading
 import time
@@ -516,13 +515,6 @@ SETTINGS: dict[str, Callable[[], object]] = {
 def test_what_makes_no_sense_is_refused_before_anything_starts(told: str) -> None:
     with pytest.raises(UsageError, match=told):
         SETTINGS[told]()
-
-
-def test_sample_has_the_settings_of_start_sampling() -> None:
-    drawn, begun = (inspect.signature(f).parameters for f in (sample, start_sampling))
-    assert drawn == begun
-    with pytest.raises(TypeError, match=r"sample\(\) got an unexpected keyword argument"):
-        sample(DOUBLE, [], 1, temprature=1)  # type: ignore[call-arg]
 
 
 def test_a_live_kernel_and_fresh_ones_exclude_each_other(live: Kernel) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbrefine import notebook
-from nbrefine._portal import Run, call_user
+from nbrefine._portal import Run, blocking, call_user
 from nbrefine.config.backends import BackendFactory
 from nbrefine.config.evaluation import (
     DATA_FILES,
@@ -48,44 +48,6 @@ Log = Callable[[str], object]
 """Told a line after every turn and every episode."""
 
 Backend = Model | ModelConfig | str | Callable[..., Any] | Iterable[Any]
-
-
-def run_evaluation(
-    environment: Environment | EnvironmentConfig,
-    backend: Backend,
-    *,
-    name: str | None = None,
-    samples: int = 1,
-    limit: int | None = None,
-    batch_size: int = 8,
-    sampling_params: Sampling = Sampling(temperature=0.0),
-    seed: int | None = 0,
-    system_prompt: str | None = None,
-    turn_info: TurnInfoConfig | bool | None = None,
-    grade: bool = True,
-    output_dir: str | Path | None = None,
-    save_detailed_results: bool = True,
-    progress_callback: Progress | None = None,
-    log: Log | None = None,
-) -> EvaluationResult:
-    """Run a model over an environment's tasks and say what came of it; see `arun_evaluation`."""
-    return arun_evaluation(
-        environment,
-        backend,
-        name=name,
-        samples=samples,
-        limit=limit,
-        batch_size=batch_size,
-        sampling_params=sampling_params,
-        seed=seed,
-        system_prompt=system_prompt,
-        turn_info=turn_info,
-        grade=grade,
-        output_dir=output_dir,
-        save_detailed_results=save_detailed_results,
-        progress_callback=progress_callback,
-        log=log,
-    ).result()
 
 
 def arun_evaluation(
@@ -157,11 +119,9 @@ def arun_evaluation(
     )
 
 
-def run_multi_evaluation(
-    config: EvalConfig, *, progress_callback: Progress | None = None, log: Log | None = None
-) -> EvaluationResult:
-    """Run all environments of a configuration, one after the other; see `arun_evaluation`."""
-    return arun_multi_evaluation(config, progress_callback=progress_callback, log=log).result()
+@blocking(arun_evaluation)
+def run_evaluation() -> None:
+    """Run a model over an environment's tasks and say what came of it; see `arun_evaluation`."""
 
 
 def arun_multi_evaluation(
@@ -192,6 +152,11 @@ def arun_multi_evaluation(
         detailed=config.save_detailed_results,
     )
     return EvaluationRun(_Evaluation(parts, config.model, plan, progress_callback, log))
+
+
+@blocking(arun_multi_evaluation)
+def run_multi_evaluation() -> None:
+    """Run all environments of a configuration, one after the other; see `arun_evaluation`."""
 
 
 def _with_common(environment: EnvironmentConfig, config: EvalConfig) -> EnvironmentConfig:

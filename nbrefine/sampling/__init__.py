@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from nbrefine._portal import Run
+from nbrefine._portal import Run, blocking
 from nbrefine.budget import Budget
 from nbrefine.env import Environment
 from nbrefine.errors import UsageError
@@ -36,58 +36,6 @@ __all__ = ["Samples", "Select", "sample", "start_sampling"]
 DRAWN = Sampling(temperature=0.8)
 """How candidates are drawn by default: the temperature at which pass@100 was highest for Codex
 (Chen et al. 2021, arXiv 2107.03374, section 3.3)."""
-
-
-def sample(
-    task: Task | str | None,
-    model: Model | str | Callable[..., Any] | Iterable[Any] = "local",
-    n: int = 5,
-    *,
-    select: Select = "first",
-    tests: str = "",
-    kernel: Kernel | str = "python3",
-    fresh: bool = False,
-    environment: Environment | None = None,
-    state: State | None = None,
-    max_turns: int = 1,
-    workers: int | None = None,
-    timeout: float | None = 120.0,
-    test_timeout: float = 10.0,
-    sampling: Sampling = DRAWN,
-    seed: int | None = 0,
-    budget: Budget | None = None,
-    grader: Grader | None = None,
-    record: str | Path | None = None,
-    overwrite: bool = False,
-    cwd: str | Path | None = None,
-) -> Samples:
-    """Draw candidates for a task, and take the first that passes or the best of them.
-
-    For the parameters and errors see `start_sampling`; the kernel is left as it was where there is
-    an error.
-    """
-    return start_sampling(
-        task,
-        model,
-        n,
-        select=select,
-        tests=tests,
-        kernel=kernel,
-        fresh=fresh,
-        environment=environment,
-        state=state,
-        max_turns=max_turns,
-        workers=workers,
-        timeout=timeout,
-        test_timeout=test_timeout,
-        sampling=sampling,
-        seed=seed,
-        budget=budget,
-        grader=grader,
-        record=record,
-        overwrite=overwrite,
-        cwd=cwd,
-    ).result()
 
 
 def start_sampling(
@@ -200,6 +148,15 @@ def start_sampling(
         close_grader=grader is None,
     )
     return Run(drawing.run(), on_stop=drawing.stop)
+
+
+@blocking(start_sampling)
+def sample() -> None:
+    """Draw candidates for a task, and take the first that passes or the best of them.
+
+    For the parameters and errors see `start_sampling`; the kernel is left as it was where there is
+    an error.
+    """
 
 
 def _origin(make: Make, kernel: Kernel | str, seed: int | None, *, fresh: bool) -> Origin:

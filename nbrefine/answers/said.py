@@ -1,0 +1,127 @@
+"""An answer in words: how it is asked for, found in what was said, and checked for its form."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+from nbrefine.answers.asked import Asked, plain
+from nbrefine.answers.fields import fields_of
+from nbrefine.source import parse
+from nbrefine.values import AnswerForm
+
+SHOWN = 80
+"""Characters of a value that is refused."""
+
+
+def described(form: AnswerForm, *, language: str = "python") -> str:
+    """Say in words how to answer in a form, as a prompt does.
+
+    Parameters
+    ----------
+    language: the kernel's, in which the answer may be printed.
+    """
+    return "\n".join(part for part in (_how(form, language), form.told) if part)
+
+
+def _how(form: AnswerForm, language: str) -> str:
+    if form.kind == "text":
+        return 'When the goal is reached, print the answer in one line that begins with "ANSWER:".'
+    if form.kind == "value":
+        return f"When the goal is reached, put the answer into the variable `{form.variable}`."
+    if form.kind == "files":
+        return f"The answer is what these files hold; write them: {', '.join(form.files)}."
+    line = " ".join(f"@{name}[{{{name}}}]" for name in form.fields)
+    if language != "python" or not all(name.isidentifier() for name in form.fields):
+        return f"The code must print the answer in this form: {line}"
+    return (
+        "The code must print the answer with the values it has computed. "
+        f'Let its last line be:\nprint(f"{line}")'
+    )
+
+
+def problem(text: str, form: AnswerForm) -> str:
+    """Say what keeps an answer from being in its form, fit to be fed back; "" where nothing does.
+
+    Choices and numbers that `told` asks of a field are looked for, such as `"response" is either
+    "yes" or "no"`; whatever it says besides is not.
+
+    Parameters
+    ----------
+    text: the answer in words, see `Answer.text`.
+    """
+    if form.kind == "fields":
+        told = _fields_problem(fields_of(text), form)
+    else:
+        told = "" if text.strip() or form.kind == "files" else "The answer is blank."
+    if not told and form.pattern and re.fullmatch(form.pattern, text.strip()) is None:
+        told = f"The answer does not match the pattern {form.pattern}"
+    return told
+
+
+def spoken(text: str, form: AnswerForm) -> str | None:
+    """Find the answer in what a cell has printed, or in a reply without code; None for none.
+
+    That is the last `ANSWER:` line for a text, or all the fields; a value and files are looked
+    at where they are.
+    """
+    if form.kind == "text":
+        return _said(text)
+    if form.kind != "fields":
+        return None
+    found = fields_of(text)
+    if not form.fields or not all(name in found for name in form.fields):
+        return None
+    return " ".join(f"@{name}[{found[name]}]" for name in form.fields)
+
+
+_SAID = re.compile(r"^[ \t]*(?P<mark>[*_#>` ]*)ANSWER[*_` ]*:[*_` \t]*(?P<rest>.*)$", re.MULTILINE)
+
+
+def _said(text: str) -> str | None:
+    lines = list(_SAID.finditer(text))
+    if not lines:
+        return None
+    rest = lines[-1]["rest"].strip() or text[lines[-1].end() :].strip()
+    return rest.rstrip("*_` ") if lines[-1]["mark"] else rest
+
+
+def _fields_problem(found: Mapping[str, str], form: AnswerForm) -> str:
+    missing = [name for name in form.fields if name not in found]
+    if missing:
+        return f"The answer lacks {' '.join(f'@{name}[…]' for name in missing)}."
+    told = (_value_problem(name, found[name], form.told) for name in form.fields)
+    return "\n".join(part for part in told if part)
+
+
+def _value_problem(name: str, value: str, told: str) -> str:
+    asked = Asked.of(name, told)
+    shown = value if len(value) <= SHOWN else value[: SHOWN - 1] + "…"
+    if _unfilled(value):
+        return f'`{name}` is {shown}, not a value: put an f before the quotes, as in print(f"…").'
+    if asked.choices and plain(value) not in map(plain, asked.choices):
+        choices = ", ".join(map(repr, asked.choices))
+        return f"`{name}` is {shown!r}, but must be one of {choices}."
+    if asked.number and not _is_number(value):
+        return f"`{name}` is {shown!r}, but must be a number."
+    if asked.explained and value == asked.placeholder:
+        return f"`{name}` is {shown!r}, which only stands for the value. Put the value there."
+    return ""
+
+
+def _unfilled(value: str) -> bool:
+    """Tell a place that an f-string would have filled, such as "{mean:.2f}"."""
+    if not (value.startswith("{") and value.endswith("}")):
+        return False
+    tree = parse(f"f{value!r}", magics=False)
+    holes = [n for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)] if tree else []
+    return len(holes) == 1 and any(isinstance(n, ast.Name) for n in ast.walk(holes[0].value))
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value.strip("\"'").replace(",", ""))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,358 @@
+"""The prompts of a multi-step task: the goal, what is done, what there is, and what comes next.
+
+The step worked on is shown in full, earlier ones as their code and a short result.  The texts
+are short because small local models use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nbrefine.answers import described
+from nbrefine.planning import Progress
+from nbrefine.prompts import escalation, feedback, fence_output, fill
+from nbrefine.source import fenced
+from nbrefine.stopping import sightings
+from nbrefine.values import Image, Message, Plan, Postcondition, Subtask, Task, Turn
+
+LIMIT = 12_000
+"""Characters of a whole prompt, where the goal itself leaves room for that."""
+
+LEAST = 800
+"""Characters of the last feedback that are shown in any case."""
+
+SHORT = 600
+"""Characters shown of what an earlier step has printed."""
+
+WRITES = (
+    "You write {language} for a live Jupyter notebook. "
+    "Reply with exactly one ```{tag} code block and nothing else."
+)
+
+CALLS = (
+    "You work step by step in a live Jupyter notebook that runs {language}. "
+    "Variables and files stay from one cell to the next. "
+    "Call exactly one tool in each reply."
+)
+
+PLANS = (
+    "You plan work that is done in a live Jupyter notebook, one {language} cell after the other. "
+    "Reply with exactly one ```plan block and nothing else."
+)
+
+ASK_PLAN = """\
+Break the goal into 2 to 6 steps, each small enough for one cell. Name the variables and files \
+that a step makes. Reply in this form:
+```plan
+- goal: what the first step does
+  check: a {language} expression that is true once it is done
+- goal: what the next step does
+```
+Leave the check out where there is none."""
+
+CALL_PLAN = (
+    "Break the goal into 2 to 6 steps, each small enough for one cell, and call make_plan. "
+    "Name the variables and files that a step makes."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the session holds, as a prompt tells it."""
+
+    variables: str = ""
+    """In a few lines; see `nbrefine.kernel.state.namespace.describe`."""
+    files: str = ""
+    """The working folder in a few lines."""
+    images: tuple[Image, ...] = ()
+    """What the newest cell has drawn, for models that take pictures."""
+
+
+def brief(
+    task: Task,
+    plans: Sequence[Plan],
+    turns: Sequence[Turn],
+    now: Progress,
+    seen: Seen,
+    *,
+    wants: Literal["act", "plan"] = "act",
+    may_plan: bool = False,
+    tools: bool = False,
+    escalated: bool = False,
+    language: str = "python",
+    limit: int = LIMIT,
+) -> tuple[Message, ...]:
+    """Compose the messages of the next prompt.
+
+    Parameters
+    ----------
+    task: its hidden tests and its reference are not shown.
+    plans: those followed so far; the last one holds.
+    turns: all so far.
+    now: where the work stands.
+    seen: what the session holds now.
+    wants: whether the next cell or a plan is asked for.
+    may_plan: whether a plan is welcome where none is asked for.
+    tools: whether the model calls tools; else it writes fenced text.
+    escalated: whether another approach is asked for, without the code that was repeated.
+    language: the kernel's.
+    limit: characters that the prompt should take; what earlier steps have printed goes first,
+        then their code, each from the oldest on, and then the middle of the last feedback.
+    """
+    system = CALLS if tools else PLANS if wants == "plan" else WRITES
+    before = [*_goal(task, language), _plan(plans, now)]
+    after = [*_seen(seen), _aim(task, plans, now, wants), _last_word(turns, now)]
+    request = _request(
+        task, plans, now, wants=wants, may_plan=may_plan, tools=tools, language=language
+    )
+    tried = "" if escalated else _tried(now, language)
+    told = _told(now)
+    note = escalation(sightings(now.turns)) if escalated else ""
+    room = limit - sum(map(len, (system, *before, *after, request, tried, note)))
+    told = _shortened(told, max(room, LEAST))
+    earlier = _earlier(turns, now, plans, room - len(told), language)
+    parts = [*before, earlier, *after, request, tried, told, note]
+    content = "\n\n".join(part for part in parts if part)
+    return (
+        Message("system", _spoken(system, language)),
+        Message("user", content, seen.images),
+    )
+
+
+def turn_feedback(
+    turn: Turn,
+    *,
+    told: str = "",
+    seen: str = "",
+    note: str = "",
+    hint: str = "",
+    undone: str = "",
+    language: str = "python",
+) -> str:
+    """Say what came of a turn, as the model is told it; "" where its cell simply ran well.
+
+    Parameters
+    ----------
+    turn: all that is known of it but its feedback.
+    told: of an inspection what was looked at, in one line; of a plan or an answer why it was
+        refused; of an attempt why nothing was run, or what is amiss with the answer that an
+        accepted cell gave.
+    seen: of an inspection what was seen, which is data.
+    note: what of the reply was not carried out; see `nbrefine.moves`.
+    hint: of a rejected attempt, names that were looked up in vain; see `nbrefine.hints`.
+    undone: the variables that a rejected attempt had made.
+    language: the kernel's.
+    """
+    if turn.kind == "inspection":
+        parts = [told, fence_output(seen, name="seen") if seen else ""]
+    elif turn.kind == "plan":
+        parts = [f"The plan cannot be followed. {told}" if told else ""]
+    elif turn.kind == "answer":
+        parts = [f"The answer was not taken. {told}" if told else ""]
+    elif turn.accepted:
+        parts = [told]
+    elif turn.result is None and told:
+        parts = [f"Nothing was run. {told}"]
+    else:
+        parts = [_of_attempt(turn, "\n".join(filter(None, (hint, told))), undone, language)]
+    return "\n\n".join(part for part in (*parts, note) if part)
+
+
+def _of_attempt(turn: Turn, hint: str, undone: str, language: str) -> str:
+    return feedback(
+        turn.extraction,
+        result=turn.result,
+        tests=turn.tests,
+        reply=turn.reply,
+        hint=hint,
+        undone=undone,
+        language=language,
+    )
+
+
+def _spoken(template: str, language: str) -> str:
+    return fill(template, language=language.capitalize(), tag=language.lower())
+
+
+def _goal(task: Task, language: str) -> list[str]:
+    parts = [task.prompt]
+    if task.files:
+        parts.append("Data files: " + ", ".join(task.files))
+    if task.setup:
+        parts.append(f"This code has already run:\n{fenced(task.setup, language.lower())}")
+    if task.tests:
+        tests = fenced(task.tests, language.lower())
+        parts.append(f"At the end these tests must pass:\n{tests}")
+    return parts
+
+
+def _plan(plans: Sequence[Plan], now: Progress) -> str:
+    if not plans:
+        return ""
+    lines = [
+        f"{number}. {subtask.goal}{_standing(number, now)}"
+        for number, subtask in enumerate(plans[-1].subtasks, 1)
+    ]
+    return "The plan:\n" + "\n".join(lines)
+
+
+def _standing(number: int, now: Progress) -> str:
+    if number in now.done:
+        return " (done)"
+    if number in now.given_up or number in now.replaced:
+        return " (given up)"
+    if number in now.blocked:
+        return " (cannot be done)"
+    return " (now)" if number == now.step and now.subtask is not None else ""
+
+
+def _seen(seen: Seen) -> list[str]:
+    parts = []
+    if seen.files:
+        parts.append(f"Files in the working folder:\n{fence_output(seen.files, name='files')}")
+    if seen.variables:
+        shown = fence_output(seen.variables, name="variables")
+        parts.append(f"Variables in the notebook:\n{shown}")
+    return parts
+
+
+def _aim(task: Task, plans: Sequence[Plan], now: Progress, wants: Literal["act", "plan"]) -> str:
+    """Say what is to be done now."""
+    if wants == "plan":
+        if not plans:
+            return ""
+        failed = f"{now.exhausted}, and is not done.\n" if now.exhausted else ""
+        return f"{failed}Make a new plan for what is left of the goal."
+    if now.subtask is not None:
+        return "\n".join([f"Do step {now.step} now: {now.subtask.goal}", *_checks(now.subtask)])
+    if now.finished and plans:
+        return "All steps are done." + (" Now answer." if task.answer else "")
+    return ""
+
+
+def _checks(subtask: Subtask) -> list[str]:
+    if not subtask.postconditions:
+        return []
+    return ["It is done when all of this holds:", *map(_check, subtask.postconditions)]
+
+
+def _check(condition: Postcondition) -> str:
+    return f"- {condition.told or condition.source}"
+
+
+def _last_word(turns: Sequence[Turn], now: Progress) -> str:
+    """Give what is to be told of the newest turn where that has ended its step."""
+    if not turns or turns[-1] in now.turns:
+        return ""
+    return turns[-1].feedback
+
+
+def _request(
+    task: Task,
+    plans: Sequence[Plan],
+    now: Progress,
+    *,
+    wants: Literal["act", "plan"],
+    may_plan: bool,
+    tools: bool,
+    language: str,
+) -> str:
+    """Say in what form the reply, and with the last step the answer, is to be given."""
+    if wants == "plan":
+        return CALL_PLAN if tools else _spoken(ASK_PLAN, language)
+    parts = []
+    if may_plan:
+        how = "call make_plan" if tools else "reply with a numbered list in a ```plan block"
+        parts.append(f"If the goal takes several steps, you may first {how}.")
+    if task.answer is not None and _last(plans, now):
+        parts.append(described(task.answer, language=language))
+        if task.answer.kind == "files":
+            end = "call finish" if tools else "reply with an ```answer block"
+            parts.append(f"When they are written, {end} and say what they hold.")
+        elif tools:
+            parts.append("Or call finish with the answer.")
+    return "\n".join(parts)
+
+
+def _last(plans: Sequence[Plan], now: Progress) -> bool:
+    """Tell whether no step is left after the one worked on."""
+    if not plans or now.subtask is None:
+        return True
+    over = {*now.done, *now.given_up, *now.blocked, now.step}
+    return len(over) >= len(plans[-1].subtasks)
+
+
+def _tried(now: Progress, language: str) -> str:
+    """Show the current code of the step, after what became of the attempts before it."""
+    coded = [turn for turn in now.turns if turn.code]
+    if not coded:
+        return ""
+    before = dict.fromkeys(turn.feedback.partition("\n")[0] for turn in coded[:-1])
+    lines = [f"- {line}" for line in before if line]
+    earlier = "\n".join(["Earlier attempts at this:", *lines]) + "\n\n" if lines else ""
+    return f"{earlier}Your current code:\n{fenced(coded[-1].code, language.lower())}"
+
+
+def _told(now: Progress) -> str:
+    """Give the feedback on the current code and on all that came after it."""
+    at = max((at for at, turn in enumerate(now.turns) if turn.code), default=0)
+    looks = [turn for turn in now.turns[:at] if turn.kind == "inspection"]
+    told = [turn.feedback for turn in (*looks, *now.turns[at:])]
+    return "\n\n".join(text for text in told if text)
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    gap = f"[… {len(text) - limit:,} characters left out …]"
+    return f"{text[: limit - tail]}\n{gap}\n{text[len(text) - tail :]}"
+
+
+def _earlier(
+    turns: Sequence[Turn], now: Progress, plans: Sequence[Plan], room: int, language: str
+) -> str:
+    """Show the accepted cells of earlier steps, as much of them as there is room for.
+
+    Code takes its room before output does, and new cells before old ones.
+    """
+    done = [turn for turn in turns if turn.accepted and turn.step != now.step]
+    if not done:
+        return ""
+    head = "These cells have run:"
+    room -= len(head) + 2
+    codes: dict[int, str] = {}
+    for turn in reversed(done):
+        text = f"{_title(turn, plans)}\n{fenced(turn.code, language.lower())}"
+        if len(text) + 2 > room:
+            break
+        codes[turn.number] = text
+        room -= len(text) + 2
+    shown: dict[int, str] = {}
+    for turn in reversed(done):
+        text = _printed(turn)
+        if turn.number not in codes or len(text) + 1 > room:
+            break
+        shown[turn.number] = text
+        room -= len(text) + 1
+    left_out = len(done) - len(codes)
+    first = [f"[… {left_out} earlier cells left out …]"] if left_out else []
+    cells = [
+        "\n".join(part for part in (codes[turn.number], shown.get(turn.number, "")) if part)
+        for turn in done
+        if turn.number in codes
+    ]
+    return "\n\n".join([head, *first, *cells])
+
+
+def _title(turn: Turn, plans: Sequence[Plan]) -> str:
+    subtasks = plans[-1].subtasks if plans else ()
+    goal = f": {subtasks[turn.step - 1].goal}" if turn.step <= len(subtasks) else ""
+    return f"{'Step' if goal else 'Cell'} {turn.step}{goal}"
+
+
+def _printed(turn: Turn) -> str:
+    said = turn.result.text if turn.result else ""
+    return fence_output(said, limit=SHORT) if said.strip() else "It printed nothing."

@@ -74,11 +74,10 @@ def frame(name: str, *, rows: int = 1, columns: Sequence[str] = ()) -> Postcondi
     """
     value = _expression(name, "frame")
     _count("rows", rows)
-    wrong = [column for column in columns if not isinstance(column, str) or not column]
-    if isinstance(columns, str) or wrong:
+    if isinstance(columns, str) or not all(_is_name(column) for column in columns):
         raise UsageError(
-            f"Columns are a list of names, but {wrong[0] if wrong else columns!r} was given",
-            hint='Write columns: ["age", "fare"]',
+            f"The columns of a frame are a list of names, not {_cited(columns)}",
+            hint='Write them as ["age", "fare"]',
         )
     lines = [f"assert len({value}) >= {rows}"]
     lines += [f"assert {_text(column)} in {value}.columns" for column in columns]
@@ -235,14 +234,29 @@ def _frame(name: str, *, columns: Any = (), rows: Any = 1) -> Postcondition:
     """Make one of a frame, of which YAML may name a single column without a list."""
     listed = [columns] if isinstance(columns, str) else columns
     if not isinstance(listed, (list, tuple)):
-        raise UsageError(f"Columns are a list of names, not {_cited(columns)}")
+        raise UsageError(
+            f"The columns of a frame are a list of names, not {_cited(columns)}",
+            hint='Write them as ["age", "fare"]',
+        )
     return frame(name, rows=rows, columns=listed)
+
+
+def _value(expression: str, **bounds: Any) -> Postcondition:
+    """Make one of a range, of which YAML gives a bound such as 1e-3 as text."""
+    return in_range(expression, **{key: _read(bound) for key, bound in bounds.items()})
+
+
+def _read(bound: Any) -> Any:
+    try:
+        return float(bound) if isinstance(bound, str) else bound
+    except ValueError:
+        return bound
 
 
 _KINDS: dict[str, tuple[tuple[str, ...], Callable[..., Postcondition]]] = {
     "file": (("at_least",), file_written),
     "frame": (("rows", "columns"), _frame),
-    "value": (("low", "high"), in_range),
+    "value": (("low", "high"), _value),
     "assert": ((), holds),
 }
 """Kind -> its keys besides, and what makes it."""
@@ -342,6 +356,10 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 def _count(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise UsageError(f"{name} is {value!r}, but a whole number from 0 on was expected")
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _bound(name: str, value: Any) -> str:

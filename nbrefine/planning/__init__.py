@@ -1,0 +1,16 @@
+"""How a task is broken into subtasks, and how far the work on them has got: pure functions."""
+
+from nbrefine.planning.plans import first_plan, planned
+from nbrefine.planning.progress import Progress, StepLimits, progress
+from nbrefine.planning.reading import MOST_SUBTASKS, read_plan, subtasks_of
+
+__all__ = [
+    "MOST_SUBTASKS",
+    "Progress",
+    "StepLimits",
+    "first_plan",
+    "planned",
+    "progress",
+    "read_plan",
+    "subtasks_of",
+]

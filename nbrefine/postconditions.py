@@ -296,7 +296,9 @@ def _joined(sources: Sequence[str], postconditions: Sequence[Postcondition]) -> 
 
 
 def _comment(told: str) -> str:
-    return "".join(f"# {line.strip()}\n" for line in told.splitlines() if line.strip())
+    """Give words as comments; a sign that cannot be seen might end one, or be no source at all."""
+    lines = ("".join(c if c.isprintable() else " " for c in line) for line in told.splitlines())
+    return "".join(f"# {line.strip()}\n" for line in lines if line.strip())
 
 
 def _aside(source: str) -> str:
@@ -346,11 +348,13 @@ def _as_operand(code: str, node: ast.expr, *, loose: bool = False) -> str:
     loose: whether it stands alone, and only its line breaks need them.
     """
     written = ast.get_source_segment(code, node) or ast.unparse(node)
-    tight = isinstance(node, _TIGHT) or (loose and not isinstance(node, ast.NamedExpr))
+    tight = not isinstance(node, _OPEN) if loose else isinstance(node, _TIGHT)
     return written if tight and "\n" not in written else f"({written})"
 
 
 _TIGHT = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+_OPEN = (ast.Tuple, ast.NamedExpr)
+"""What means something else, or nothing, behind the word assert."""
 
 
 def _count(name: str, value: Any) -> None:

@@ -6,6 +6,7 @@ else it asked for is named in `note`, which is fed back.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from nbrefine.errors import UsageError
 from nbrefine.extraction import extract
 from nbrefine.planning import read_plan, subtasks_of
 from nbrefine.redaction import clean_text
+from nbrefine.source import parse
 from nbrefine.state import Action
 from nbrefine.thinking import without_thinking
 from nbrefine.values import AnswerForm, Extraction, Subtask, Tool, ToolCall
@@ -237,8 +239,8 @@ def _written(
     finish = action.reply.finish if action.reply else "stop"
     code = extract(text, language=language, finish=finish)
     said = spoken(text, form) if form is not None else None
-    if code.status == "found" and code.blocks == 0 and _in_words(said, form):
-        code = replace(code, status="no-code")  # words that happen to parse
+    if _words(code, language) and (said is not None or wants == "plan"):
+        code = Extraction("no-code", reason="The reply holds no code.", blocks=code.blocks)
     if (plan := _tagged(text, "plan")) is not None:
         return _with_plan(_planned(lambda: read_plan(plan)), code)
     answer = _tagged(text, "answer")
@@ -251,8 +253,13 @@ def _written(
     return _without_code(text, code, language, said, wants)
 
 
-def _in_words(said: str | None, form: AnswerForm | None) -> bool:
-    return said is not None and form is not None and form.kind == "text"
+def _words(code: Extraction, language: str) -> bool:
+    """Tell what was taken for code for want of a tag, and is no cell."""
+    if code.status != "found" or code.language or language != "python":
+        return False
+    tree = parse(code.code)
+    # "ANSWER: mean(x)" happens to parse.
+    return tree is None or all(isinstance(node, ast.AnnAssign) for node in tree.body)
 
 
 def _with_plan(plan: Move, code: Extraction) -> Move:

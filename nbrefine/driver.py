@@ -2,8 +2,8 @@
 
 This is the one fold of nbrefine.  The environment's `step` is the transition, `StopRule` and
 `Budget` decide, and every finished turn is recorded before the model is asked again; a reply
-whose step ran into trouble is recorded too, unjudged.  `loop`,
-`runner` and what builds on them choose the settings and drive episodes by it.
+whose step ran into trouble or was stopped is recorded too, unjudged.  `loop`, `runner` and what
+builds on them choose the settings and drive episodes by it.
 """
 
 from __future__ import annotations
@@ -277,9 +277,10 @@ class Driver:
         started, clock = utc_now(), time.monotonic()
         try:
             result = await self._env.astep(state, action)
-        except Exception as trouble:
-            if action.reply is not None:  # it was paid for, whoever is at fault
-                turn = _unjudged(len(self.episode.turns) + 1, action.reply, prompt, trouble)
+        except (Exception, asyncio.CancelledError) as trouble:
+            ending = stop_for(trouble) if isinstance(trouble, Exception) else self._stopping
+            if action.reply is not None and ending is not None:  # it was paid for, whoever's fault
+                turn = _unjudged(len(self.episode.turns) + 1, action.reply, prompt, ending)
                 self.episode = self._with(turn, started, clock)
             raise
         episode = _own(result.next_state)
@@ -402,16 +403,15 @@ def _turn(number: int, action: Action, result: StepResult, prompt: tuple[Message
     )
 
 
-def _unjudged(number: int, reply: Reply, prompt: tuple[Message, ...], trouble: Exception) -> Turn:
+def _unjudged(number: int, reply: Reply, prompt: tuple[Message, ...], ending: Stop) -> Turn:
     """Tell in a turn, which is no attempt, of a reply that nothing has judged."""
-    stop = stop_for(trouble)
     return Turn(
         number=number,
         attempt=number,
         messages=prompt,
         reply=reply,
-        extraction=Extraction("no-code", reason=clean_text(f"It was not judged: {stop.detail}")),
-        verdict="invalid-task" if stop.reason == "invalid-task" else "infra-error",
+        extraction=Extraction("no-code", reason=clean_text(f"It was not judged: {ending.detail}")),
+        verdict="invalid-task" if ending.reason == "invalid-task" else "infra-error",
     )
 
 

@@ -428,6 +428,30 @@ def test_stop_ends_a_call_that_hangs_and_keeps_the_turns() -> None:
     assert env.closed == 1
 
 
+def test_stop_in_the_middle_of_a_step_keeps_the_reply_that_was_paid_for(tmp_path: Path) -> None:
+    stepping = threading.Event()
+
+    class Slow(Guess):
+        async def _step(self, state: State, action: Action) -> StepResult:
+            stepping.set()
+            await asyncio.sleep(3600)
+            return await super()._step(state, action)
+
+    path = tmp_path / "e.ipynb"
+    paid = Reply("a", usage=Usage(7, 3))
+    run = EpisodeRun(Driver(Slow(), ScriptedModel([paid]), recorder=Recorder(path)))
+    assert stepping.wait(60)
+    run.stop()
+    episode = run.result(60)
+    assert episode.stop == Stop("stopped", "stopped by a person")
+    (turn,) = episode.turns
+    assert (turn.reply and turn.reply.text, turn.verdict) == ("a", "infra-error")
+    assert turn.extraction.reason == "It was not judged: stopped by a person"
+    assert episode.usage == Usage(7, 3)
+    assert episode.attempts == ()
+    assert nbrefine.load(path) == episode
+
+
 def test_every_trouble_has_its_stop() -> None:
     assert stop_for(InvalidTaskError("No tests")) == Stop("invalid-task", "No tests")
     assert stop_for(RecordError("Full", hint="Make room")) == Stop("infra-error", "Full. Make room")

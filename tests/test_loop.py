@@ -309,7 +309,9 @@ def test_an_error_of_the_user_s_own_function_closes_the_record_and_comes_through
     assert nbrefine.load(path).verdict == "infra-error"
 
 
-def test_stop_ends_a_running_cell_and_keeps_the_finished_turns(tmp_path: Path) -> None:
+def test_stop_ends_a_running_cell_and_keeps_the_turns_and_the_reply_that_was_paid_for(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "episode.ipynb"
     endless = "```python\nwhile True:\n    pass\n```"
     run = start("t", tests=TESTS, model=[WRONG, endless], record=path, timeout=None)
@@ -322,8 +324,13 @@ def test_stop_ends_a_running_cell_and_keeps_the_finished_turns(tmp_path: Path) -
     run.stop()
     episode = run.result(60)
     assert episode.stop is not None
-    assert (episode.stop.reason, len(episode.turns)) == ("stopped", 1)
+    assert (episode.stop.reason, len(episode.turns)) == ("stopped", 2)
+    stopped = episode.turns[-1]
+    assert stopped.reply is not None
+    assert (stopped.reply.text, stopped.verdict, stopped.tried) == (endless, "infra-error", False)
+    assert stopped.extraction.reason == "It was not judged: stopped by a person"
     assert nbrefine.load(path) == episode
+    assert "Attempt 2 of 2 was not judged" in path.read_text(encoding="utf-8")
 
 
 def test_stop_ends_a_model_call_that_hangs() -> None:

@@ -842,7 +842,8 @@ def test_a_notebook_environment_can_be_used_on_after_a_stop_within_a_cell(tmp_pa
         stuck = TrajectoryRunner(env, [f"```python\n{hang}\n```"]).arun_trajectory(0)
         _wait_until(started.exists)
         stuck.stop()
-        assert stuck.result(60).length == 0
+        (turn,) = stuck.result(60).episode.turns  # its reply was paid for
+        assert (turn.verdict, turn.code) == ("infra-error", "")
         assert TrajectoryRunner(env, coder).run_trajectory(1).success
 
 

@@ -21,7 +21,13 @@ from nbrefine.env import (
     Problem,
     SingleTurnEnvironment,
 )
-from nbrefine.errors import BranchRefused, InvalidTaskError, RunStopped, UsageError
+from nbrefine.errors import (
+    BranchRefused,
+    InvalidTaskError,
+    ModelTimeoutError,
+    RunStopped,
+    UsageError,
+)
 from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.kernel import Kernel
 from nbrefine.metrics import pass_at_k
@@ -216,9 +222,48 @@ def test_a_live_kernel_stays_as_it_was_where_nothing_passes(live: Kernel) -> Non
 
 def test_a_live_kernel_stays_as_it_was_where_the_model_breaks_off(live: Kernel) -> None:
     live.run("kept = [1]").result()
-    with pytest.raises(UsageError, match="has given all its replies"):
-        sample("Go on.", replies("kept.append(2)"), 2, kernel=live, select="best", workers=1)
+    with pytest.raises(UsageError, match="has given all its replies") as caught:
+        sample(DOUBLE, replies(WRONG), 1, kernel=live, max_turns=2)
+    assert isinstance(caught.value.episode, Episode)
+    assert [turn.code for turn in caught.value.episode.turns] == [WRONG]
     assert value(live, "kept") == "[1]"
+
+
+def test_what_came_before_the_model_broke_off_is_judged(live: Kernel, tmp_path: Path) -> None:
+    samples = sample(
+        DOUBLE,
+        replies(WRONG, RIGHT),
+        4,
+        kernel=live,
+        select="best",
+        workers=1,
+        record=tmp_path,
+    )
+    assert solved(samples) == [False, True, False, False]
+    assert reasons(samples) == ["max-turns", "solved", "infra-error", "infra-error"]
+    assert samples.chosen_index == 1
+    assert (samples.n, samples.passed) == (2, 1)
+    assert samples.pass_at_k(1) == 0.5  # of the two that count
+    assert "candidate 2 ended in trouble" in samples.note
+    assert "has given all its replies (2)" in samples.note
+    assert [turn.code for turn in load(tmp_path / "sample-01.ipynb").turns] == [RIGHT]
+    assert load(tmp_path / "sample-02.ipynb").verdict == "infra-error"
+
+
+def test_a_call_that_fails_is_that_candidate_s_trouble_alone(live: Kernel) -> None:
+    answers = iter(replies(WRONG, "", RIGHT))
+
+    def answer(messages: Sequence[Message]) -> str:
+        if "double" not in (reply := next(answers)):
+            raise ModelTimeoutError("No answer within 60 s")
+        return reply
+
+    samples = sample(DOUBLE, answer, 3, kernel=live, select="best", workers=1)
+    assert reasons(samples) == ["max-turns", "infra-error", "solved"]
+    assert (samples.chosen_index, samples.n, samples.passed) == (2, 2, 1)
+    assert samples.note == (
+        "candidate 1 ended in trouble and counts for nothing: No answer within 60 s"
+    )
 
 
 def test_a_kernel_that_somebody_else_owns_gets_the_chosen_code_as_a_cell() -> None:

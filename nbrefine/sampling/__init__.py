@@ -67,7 +67,7 @@ def start_sampling(
     the chosen one, if it passed, becomes the session of a kernel that was handed in, with the
     files that it wrote, and no other leaves a trace.  Files are held back where the system allows
     an overlay; see `Kernel.start`.  Stopped, the run gives what there is by then and chooses among
-    that.
+    that; so it does where the model or the host gives out after a candidate has come.
 
     What is visible chooses: the tests that the model was shown or, where there are none, that the
     cell ran.  Hidden tests only count, in a `grader`'s hands; where the
@@ -107,6 +107,8 @@ def start_sampling(
     InvalidTaskError: the tests do not parse, the setup fails, or the grader finds that the task
         cannot be judged here, before any candidate is drawn.
     BranchRefused: candidates cannot begin from one state, and why.
+    NbrefineError: the model or the host gave out before any candidate came; the error's `episode`
+        holds the turns of the first.
     """
     _check(n=n, max_turns=max_turns, **({} if workers is None else {"workers": workers}))
     if select not in get_args(Select):

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 
 from nbrefine._version import __version__
 from nbrefine.budget import Budget
-from nbrefine.driver import BY_A_PERSON, Driver
+from nbrefine.driver import BY_A_PERSON, Driver, stop_for
 from nbrefine.env.base import close_all
-from nbrefine.errors import BranchRefused, InvalidTaskError, RunStopped
+from nbrefine.errors import (
+    BranchRefused,
+    InvalidTaskError,
+    ModelAuthError,
+    RecordError,
+    RunStopped,
+    UsageError,
+)
 from nbrefine.files import FileChanges
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder, save
@@ -68,6 +75,7 @@ class Drawing:
         self._episodes: dict[int, Episode] = {}
         self._beginning: asyncio.Task[None] | None = None
         self._enough: Stop | None = None
+        self._trouble: Exception | None = None  # the first that ended a candidate
 
     def stop(self) -> None:
         """End those that run and begin no more; runs on the portal."""
@@ -81,7 +89,7 @@ class Drawing:
         Raises
         ------
         RunStopped: it was stopped before a candidate could begin.
-        Exception: the host's or the caller's trouble.
+        Exception: the host's or the caller's trouble, where no candidate came.
         """
         async with AsyncExitStack() as stack:
             if self._close_model:
@@ -92,6 +100,8 @@ class Drawing:
             stack.push_async_callback(self._let_go_of_all)
             await self._begin()
             await self._draw()
+            if self._trouble is not None and not any(map(_came, self._episodes.values())):
+                raise self._trouble
             grades = await self._graded()
             return await self._taken(grades)
 
@@ -167,6 +177,13 @@ class Drawing:
             episode = await driver.drive()
         except RunStopped:  # before its kernel was ready
             return
+        except (BranchRefused, RecordError):
+            raise
+        except Exception as trouble:
+            if driver.episode is None:  # nothing had been drawn
+                raise
+            self._heed(trouble)
+            episode = driver.episode
         finally:
             del self._drivers[index]
         self._episodes[index] = episode
@@ -176,6 +193,12 @@ class Drawing:
         best = self._choice()
         ended = [at for at in self._candidates if at in self._episodes and at != best]
         await close_all([self._candidates.pop(at) for at in ended])
+
+    def _heed(self, trouble: Exception) -> None:
+        """Go on without a candidate, or begin no more where every other would meet the same."""
+        self._trouble = self._trouble or trouble
+        if isinstance(trouble, UsageError | ModelAuthError):
+            self._enough = self._enough or stop_for(trouble)
 
     def _leave(self, why: Stop) -> None:
         self._enough = self._enough or why
@@ -207,7 +230,7 @@ class Drawing:
             self._select,
             index,
             grades,
-            "; ".join(filter(None, (self._against(index, grades), settled.note))),
+            "; ".join(filter(None, (self._against(index, grades), settled.note, self._missing()))),
             settled.state,
         )
 
@@ -227,6 +250,16 @@ class Drawing:
             return f"{told}; no further one was drawn, which select='best' does"
         return told
 
+    def _missing(self) -> str:
+        """Say which candidates ended in trouble that is not theirs, or ""."""
+        lost = [at for at, each in sorted(self._episodes.items()) if not _came(each)]
+        if not lost:
+            return ""
+        stop = self._episodes[lost[0]].stop
+        assert stop is not None
+        which = f"candidate{'s' * (len(lost) > 1)} {', '.join(map(str, lost))}"
+        return f"{which} ended in trouble and counts for nothing: {stop.detail}"
+
     async def _tell_files(self, index: int, files: FileChanges) -> None:
         """Say in the chosen one's episode and record what the folder has from it by now."""
         episode = self._episodes[index]
@@ -241,7 +274,7 @@ class Drawing:
 
     def _choice(self) -> int | None:
         """Give the first that passed or the best, by what the model was shown; or None."""
-        tried = {i: e for i, e in sorted(self._episodes.items()) if e.best is not None}
+        tried = {i: e for i, e in sorted(self._episodes.items()) if e.best and _came(e)}
         if self._select == "first":
             return next((index for index, episode in tried.items() if episode.solved), None)
         return max(tried, key=lambda index: _merit(tried[index]), default=None)
@@ -255,6 +288,11 @@ class Drawing:
             seed=self._seed,
             version=__version__,
         )
+
+
+def _came(episode: Episode) -> bool:
+    """Tell whether a candidate was not ended by trouble that is not its own."""
+    return episode.stop is None or episode.stop.reason not in ("infra-error", "invalid-task")
 
 
 def _merit(episode: Episode) -> tuple[bool, float, int]:

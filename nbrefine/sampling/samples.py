@@ -27,8 +27,9 @@ class Samples:
 
     task: Task
     episodes: tuple[Episode, ...]
-    """One for each candidate, in order; one that was broken off, or never begun, has the stop
-    "stopped" or "budget" and the turns it came to."""
+    """One for each candidate, in order; one that was broken off, or never begun, has the turns it
+    came to and the stop "stopped" or "budget" or, where the model or the host gave out,
+    "infra-error", which counts for nothing."""
     select: Select
     chosen_index: int | None = None
     """0-based; None where none was taken."""
@@ -36,8 +37,8 @@ class Samples:
     """What the grader said of each candidate that had passed the visible tests; empty where none
     was asked."""
     note: str = ""
-    """That the grade of the chosen one speaks against it, and how the kernel that was handed in is
-    not as it left its branch; or ""."""
+    """That the grade of the chosen one speaks against it, how the kernel that was handed in is not
+    as it left its branch, and which candidates the model or the host kept from ending; or ""."""
     state: State | None = field(default=None, compare=False, repr=False)
     """Where the chosen one has led to, passed or not, in an environment of the caller's."""
 

@@ -46,7 +46,7 @@ def check_writable(path: Path) -> None:
     ------
     RecordError: it cannot.
     """
-    probe = _temporary(path)
+    probe = temporary(path)
     try:
         probe.touch(exist_ok=False)
         probe.unlink()
@@ -78,7 +78,7 @@ def replace_file(path: Path, text: str) -> None:
     ------
     RecordError: it cannot be written; the old file is untouched then.
     """
-    new = _temporary(path)
+    new = temporary(path)
     try:
         with new.open("x", encoding="utf-8", newline="\n") as file:
             _like_the_old(path, file.fileno())
@@ -100,6 +100,11 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def temporary(path: Path) -> Path:
+    """Give a free name beside `path` for what shall take its place; `sweep` knows it."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def sweep(path: Path) -> None:
@@ -141,10 +146,6 @@ def unwritable(path: Path, error: OSError) -> RecordError:
 def unreadable(path: Path, error: OSError) -> RecordError:
     """Make the error for a file that cannot be read."""
     return RecordError(f"{path} cannot be read: {error.strerror or error}", hint="Check the path")
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _like_the_old(path: Path, descriptor: int) -> None:

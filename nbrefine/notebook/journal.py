@@ -29,9 +29,7 @@ def path_of(notebook: Path) -> Path:
 class Journal:
     """An open journal, locked for as long as its writer lives.
 
-    Parameters
-    ----------
-    path: where it is; a journal that is there is emptied, unless its writer still lives.
+    What the file held before stays there until `clear` or `replace`.
 
     Raises
     ------
@@ -43,17 +41,38 @@ class Journal:
         self._packer = Packer()
         self._head: dict[str, Any] | None = None
         self._turns: list[Turn] = []
-        try:
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            files.sync_folder(path)
-        except OSError as error:
-            raise files.unwritable(path, error) from None
-        if not _lock(self._file, fcntl.LOCK_EX):
-            os.close(self._file)
-            raise RecordError(
-                f"Another run is recording to {path} at this moment", hint="Choose another name"
-            )
+        self._file = _open(path)
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return os.fstat(self._file).st_size
+
+    def clear(self) -> None:
+        """Forget what the file held before."""
         os.ftruncate(self._file, 0)
+
+    def replace(self, episode: Episode) -> None:
+        """Put a journal of this episode in place of what the file held before, at once.
+
+        Raises
+        ------
+        RecordError: it cannot be written; the file is as before then.
+        """
+        new = files.temporary(self._path)
+        old, self._file = self._file, _open(new)
+        try:
+            self.append(episode)
+            new.replace(self._path)
+        except BaseException as error:
+            os.close(self._file)
+            self._file = old
+            new.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise files.unwritable(self._path, error) from None
+            raise
+        os.close(old)
+        files.sync_folder(self._path)
 
     def append(self, episode: Episode) -> None:
         """Write what is new in an episode; it is on the disk when this returns.
@@ -89,7 +108,7 @@ class Journal:
         line["blobs"] = self._packer.fresh_blobs
         text = json.dumps(line, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         data = memoryview(f"{text}\n".encode())
-        end = os.fstat(self._file).st_size
+        end = self.size
         try:
             while data:
                 data = data[os.write(self._file, data) :]
@@ -180,6 +199,29 @@ def _head(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         )
     head: dict[str, Any] = data["head"]
     return head
+
+
+def _open(path: Path) -> int:
+    """Open a journal as its only writer."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        files.sync_folder(path)
+    except OSError as error:
+        raise files.unwritable(path, error) from None
+    if _lock(file, fcntl.LOCK_EX) and _is_at(file, path):
+        return file
+    os.close(file)
+    raise RecordError(
+        f"Another run is recording to {path} at this moment", hint="Choose another name"
+    )
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Tell whether an open file is still the one at its path: a journal may be replaced."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _lock(file: int, kind: int) -> bool:

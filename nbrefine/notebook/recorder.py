@@ -81,16 +81,22 @@ class Recorder:
     overwrite: whether an episode recorded there before may be replaced; one without a turn
         always may.  The files of its outputs go with it.  A notebook that is no episode is
         never replaced, nor one that another run is recording.
+    resume: goes on with the episode that is there, as `load` gives it, the journal of a killed
+        run included.  At no moment are its turns on the disk less than once.
 
     Raises
     ------
-    RecordError: nothing can be recorded there, and what to do.
+    RecordError: nothing can be recorded there, and what to do; or there is nothing to go on with.
+    UsageError: an episode cannot be replaced and gone on with.
     """
 
-    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def __init__(self, path: str | Path, *, overwrite: bool = False, resume: bool = False) -> None:
+        if overwrite and resume:
+            raise UsageError("A record is replaced or gone on with, not both")
         self._real = files.target(path)
         self._name = Path(path).name
         self._overwrite = overwrite
+        self._resume = resume
         self._journal: Journal | None = None
         self._trouble = UsageError("The recorder is not open", hint="Call begin() first")
         self._next_write = 0.0
@@ -116,7 +122,10 @@ class Recorder:
         ------
         RecordError: as the class says.
         """
-        self._check_notebook()
+        if self._resume:
+            load(self._real)
+        else:
+            self._check_notebook()
         beside = journal.path_of(self._real)
         if beside.exists():
             if journal.is_running(beside):
@@ -124,7 +133,7 @@ class Recorder:
                     f"Another run is recording to {self._real} at this moment",
                     hint="Choose another name",
                 )
-            if not self._overwrite:
+            if not (self._overwrite or self._resume):
                 raise RecordError(
                     f"{beside} holds an episode whose run was killed",
                     hint=f"Read it with `nbrefine show {self._real}`, and choose another name or "
@@ -150,22 +159,50 @@ class Recorder:
     def begin(self, episode: Episode) -> None:
         """Open the journal and write what is known before the first turn.
 
+        Parameters
+        ----------
+        episode: where one is gone on with, it begins with all turns that are recorded.
+
         Raises
         ------
-        RecordError: it cannot be written, or another run has recorded there since `check`.
+        RecordError: it cannot be written, another run has recorded there since `check`, or the
+            episode is not the one that is gone on with.
         """
+        beside = journal.path_of(self._real)
         try:
-            self._journal = Journal(journal.path_of(self._real))
-            self._check_notebook()
-            files.sweep(self._real)
-            self._journal.append(episode)
+            self._journal = Journal(beside)
+            if self._resume:
+                self._check_resumed(episode)
+            else:
+                self._check_notebook()
+            for path in (self._real, beside):
+                files.sweep(path)
+            if self._resume:
+                self._journal.replace(episode)
+            else:
+                self._journal.clear()
+                self._journal.append(episode)
             self._write(episode)
         except RecordError as error:
             self._trouble = error
-            if self._journal is not None:
-                self._journal.remove()
-                self._journal = None
+            self._abandon()
             raise
+
+    def _check_resumed(self, episode: Episode) -> None:
+        recorded = load(self._real)
+        names = [(turn.number, turn.step, turn.attempt, turn.started) for turn in recorded.turns]
+        begun = [(turn.number, turn.step, turn.attempt, turn.started) for turn in episode.turns]
+        if recorded.id != episode.id or begun[: len(names)] != names:
+            raise RecordError(
+                f"{self._real} does not hold the beginning of this episode",
+                hint="Load it anew, or record to another name",
+            )
+
+    def _abandon(self) -> None:
+        """Leave what was there before; the journal of a resumed run may be all there is."""
+        if self._journal is not None and not (self._resume and self._journal.size):
+            self._journal.remove()
+        self.close()
 
     def turn(self, episode: Episode) -> None:
         """Write the turns that are new; they are on the disk when this returns.

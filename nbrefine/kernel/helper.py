@@ -28,6 +28,7 @@ _MODULES = (
     "link",
     "guard",
     "listing",
+    "look",
     "walk",
     "builtin",
     "parts",

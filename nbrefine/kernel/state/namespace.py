@@ -52,6 +52,57 @@ async def variables(core: Core) -> tuple[Variable, ...]:
     return tuple(map(variable, listed))
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One name, looked at closely."""
+
+    variable: Variable
+    text: str
+    """What the variable's own fields leave out: rows, entries, a function's source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What a name is bound to, as data that a record can hold."""
+
+    value: Any
+    """Plain JSON data: tables as rows, what is not a number as None."""
+    shown: str
+    """The value as Python shows it, in up to some 2,000 characters."""
+    problem: str = ""
+    """Why there is no plain data of it, or ""."""
+
+
+async def look(core: Core, name: str, *, room: int = 3000) -> Look | None:
+    """Look closely at a public name of a Python kernel; None where it is not bound.
+
+    Code of the user's may run, such as a `__repr__`, so that a branch is the place for it.
+
+    Parameters
+    ----------
+    room: characters of the text.
+
+    Raises
+    ------
+    UsageError: it is not a Python kernel.
+    KernelDeadError: the kernel had ended, or ended meanwhile.
+    KernelError: it did not answer in time.
+    """
+    told = await ask(core, "look", "look", name, room, timeout=TIMEOUT)
+    return None if told is None else Look(variable(told["variable"]), told["text"])
+
+
+async def plain(core: Core, name: str) -> Plain | None:
+    """Give what a public name of a Python kernel is bound to; None where it is not bound.
+
+    Raises
+    ------
+    UsageError, KernelDeadError, KernelError: see `look`.
+    """
+    told = await ask(core, "look", "plain", name, timeout=TIMEOUT)
+    return None if told is None else Plain(**told)
+
+
 def variable(told: dict[str, Any]) -> Variable:
     """Make a variable of the fields that a kernel told of it."""
     for field in ("shape", "keys"):

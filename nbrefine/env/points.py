@@ -130,6 +130,15 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True)
+class GoneOn:
+    """What came of bringing a session to where an earlier one has ended."""
+
+    point: Point
+    problems: tuple[str, ...] = ()
+    """What could not be kept from the working folder, or put back, a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where one attempt runs."""
 

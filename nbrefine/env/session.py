@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from nbrefine._portal import call_user
-from nbrefine.env.points import Acceptance, Place, Point
+from nbrefine.env.again import numbered, run_again, run_without_files
+from nbrefine.env.points import Acceptance, GoneOn, Place, Point
 from nbrefine.errors import (
     BranchRefused,
     InvalidTaskError,
@@ -37,9 +38,6 @@ from nbrefine.values import Isolation, KernelInfo
 IsolationPolicy = Literal["auto", "fork", "rebuild", "none"]
 """Where attempts may run: `auto` takes the first of the others that can be had."""
 
-
-_AGAIN = 60.0
-"""Seconds that a cell may run when it is run again, beside ten times what all ran before."""
 
 _NO_WAY_BACK = "The kernel is somebody else's, and cannot go back to the state of an earlier step"
 
@@ -70,11 +68,13 @@ class Session:
         self.here = Point((), 0.0)
         self._intact = True  # the kernel holds what `here` says, and nothing else
         self._epoch = kernel.epoch  # of the namespace that attempts have to do with
-        self._ours = ours
+        self.ours = ours
         self._policy = policy
         self._limit = limit
         self._confirm = confirm
         self._setup: CellResult | None = None
+        self.brought = ""
+        """What the session began with that no cell can make again, or ""."""
         self._points: weakref.WeakSet[Point] = weakref.WeakSet()
         self._lock = asyncio.Lock()
         self._parting: set[asyncio.Task[None]] = set()
@@ -127,7 +127,7 @@ class Session:
 
     async def handed_in(self) -> tuple[str, ...] | None:
         """Name the variables that the kernel has come with; None for a fresh one of ours."""
-        if self._ours:
+        if self.ours:
             return None
         return tuple(variable.name for variable in (await snapshot(self.kernel.core)).variables)
 
@@ -158,7 +158,7 @@ class Session:
 
     async def prepare(self) -> None:
         """Find out before the first attempt whether a kernel of ours can branch."""
-        if self._ours and self._branches:
+        if self.ours and self._branches:
             async with self._lock:
                 try:
                     await self._keep(self.here)
@@ -257,14 +257,16 @@ class Session:
 
     def _no_rebuild(self, point: Point) -> str:
         """Say why a point cannot be built again in a fresh kernel; "" where it can."""
-        if not self._ours:
+        if not self.ours:
             return "the kernel was handed in with a state that cannot be rebuilt"
+        if self.brought:
+            return self.brought
         if point.seconds > self._limit:
             return f"setup and accepted cells ran {point.seconds:.1f} s, over {self._limit:g} s"
         return ""
 
     async def _ask(self, why: str) -> None:
-        if self._confirm is None and not self._ours:
+        if self._confirm is None and not self.ours:
             raise BranchRefused(
                 f"Attempts would change the kernel that was handed in: {why}",
                 hint="Choose isolation='none' for that, or give confirm=, a function that is asked",
@@ -293,7 +295,7 @@ class Session:
         elif point.copy is not None and not point.copy.closed and self.kernel.owned:
             async with Kernel(await point.copy.branch()) as branch:
                 await self.kernel.adopt(branch)
-        elif self._ours:
+        elif self.ours:
             await self._rebuild(point)
         elif self._lives and not self.kernel.owned:
             raise KernelError(_NO_WAY_BACK, hint="Go on from its last state")
@@ -310,17 +312,72 @@ class Session:
     async def _rebuild(self, point: Point) -> None:
         """Run setup and accepted cells again in a fresh kernel."""
         self._intact = False
+        if self.brought:
+            raise KernelError(f"The session cannot be rebuilt: {self.brought}")
         await self.kernel.restart()
-        cells = [("the setup", self._setup.source)] if self._setup is not None else []
-        cells += [(f"accepted cell {n}", source) for n, source in enumerate(point.accepted, 1)]
-        for name, source in cells:
-            result = await self.kernel.run(source, timeout=_AGAIN + 10 * point.seconds)
-            if not result.ok:
-                ended = result.error or result.death or result.status
-                raise KernelError(
-                    f"The session cannot be rebuilt: {name}, run again, ended with {ended}",
-                    hint="Choose isolation='fork', or cells that can run twice in one folder",
-                )
+        setup = [("the setup", self._setup.source)] if self._setup is not None else []
+        await run_again(self.kernel, [*setup, *numbered(point.accepted)], point.seconds)
+
+    @asynccontextmanager
+    async def looking(self, point: Point, *, testing: bool = False) -> AsyncIterator[Kernel]:
+        """Give a kernel that is at a point, for somebody who accepts nothing.
+
+        It is a branch; where there is none, the session itself, which is brought to the point if
+        attempts would be too.
+
+        Parameters
+        ----------
+        testing: whether what runs there may change the state.
+
+        Raises
+        ------
+        KernelError: it is not there and does not come back.
+        """
+        branch: Kernel | None = None
+        async with self._lock:
+            if self._branches:
+                with suppress(BranchRefused, KernelStartError, KernelDeadError):
+                    branch = await self._branch_of(point)
+            if branch is None:
+                kept = self._policy == "none" or self._no_rebuild(point) != ""
+                if not (kept and self._lives):
+                    await self._go_to(point)
+                if testing:
+                    self._intact = False
+        try:
+            yield branch or self.kernel
+        finally:
+            if branch is not None:
+                self.part(branch)
+
+    async def go_on(
+        self, setup: CellResult | None, accepted: Sequence[CellResult], keep: Collection[str]
+    ) -> GoneOn:
+        """Run the setup and the accepted cells of an earlier session again.
+
+        What they do to the working folder is thrown away: they run in an overlay, or files are
+        put back that they have changed.
+
+        Parameters
+        ----------
+        setup, accepted: how they went then, the accepted ones in order.
+        keep: paths relative to the working folder of the files that are put back.
+
+        Raises
+        ------
+        KernelError: one of them ends with an error now.
+        """
+        cells = [("the setup", setup.source)] if setup is not None else []
+        sources = tuple(result.source for result in accepted)
+        before = accepted if setup is None else (setup, *accepted)
+        point = Point(sources, sum(result.timing.seconds for result in before))
+        async with self._lock:
+            self._setup = setup
+            problems = await run_without_files(
+                self.kernel, [*cells, *numbered(sources)], point.seconds, keep
+            )
+            self.here, self._intact, self._epoch = point, True, self.kernel.epoch
+        return GoneOn(point, problems)
 
     async def accept(
         self,
@@ -411,7 +468,7 @@ class Session:
                 self.part(waiting)
             point.release()
         await asyncio.gather(*self._parting)
-        if self._ours:
+        if self.ours:
             await self.kernel.shutdown()
         elif self._points and (idle := self.kernel.core.copy) is not None:
             self.kernel.core.copy = None

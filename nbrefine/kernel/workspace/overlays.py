@@ -106,6 +106,8 @@ class Layer:
         """How many layers that are not closed stand on it, itself included."""
         self.applied = 0
         """Until when the folder has what was done here, by the clock of the file system."""
+        self.dropped = False
+        """Whether nothing that was done here is to reach the folder."""
         self.kept = False
         """Whether it holds what could not be committed, so that it outlives its close."""
         self._closed = False
@@ -149,8 +151,11 @@ class Layer:
     def commit(self) -> FileChanges:
         """Apply the layer, and before it those below, to the folder; tell what changed there.
 
-        A second call applies what came late, and tells of both.
+        A second call applies what came late, and tells of both.  Of a layer that was dropped
+        nothing is applied.
         """
+        if self.dropped:
+            return FileChanges()
         problems: list[str] = []
         with self._workspace.lock:
             # What lies below has been applied once and for all: to do so again would undo what

@@ -146,7 +146,7 @@ async def _judge(
             why = f"its tests ran in the attempt itself: {refused.message}"
     if bench is None:
         left, files = await _look(place.kernel), await watch.end()
-        return await _run_tests(place.kernel, task, limit), why, left, files
+        return await tested(place.kernel, task, limit), why, left, files
     beside: list[asyncio.Future[Any]] = []
     try:
         # Without an overlay the tests' files would be taken for the attempt's.
@@ -155,7 +155,7 @@ async def _judge(
         beside.append(looking)
         if watch.held_back:
             beside.append(asyncio.ensure_future(watch.end()))
-        report = await _run_tests(bench, task, limit)
+        report = await tested(bench, task, limit)
         left = await looking
         return report, "", left, await beside[-1] if watch.held_back else files
     finally:
@@ -165,7 +165,8 @@ async def _judge(
         await asyncio.gather(*beside, return_exceptions=True)  # or nobody asks what they raised
 
 
-async def _run_tests(kernel: Kernel, task: Task, limit: float) -> TestReport:
+async def tested(kernel: Kernel, task: Task, limit: float) -> TestReport:
+    """Run a task's visible tests; what broke the kernel before is the problem they report."""
     try:
         return await run_tests(
             kernel, task.tests, entry_point=task.entry_point, timeout_per_test=limit

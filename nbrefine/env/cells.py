@@ -68,16 +68,23 @@ def tried(turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str) -> 
     ----------
     earlier: the turns before it.
     """
-    stale = ""
-    if done.isolation == "none":
-        stale = stale_notice(turn.code, leftovers(earlier))
-    told = "" if done.accepted else _told(turn.extraction, done, stale, language)
+    stale = stale_in(turn, done, earlier)
+    turn = ran(turn, done, stale)
+    return turn if done.accepted else replace(turn, feedback=_told(turn, done, stale, language))
+
+
+def stale_in(turn: Turn, done: Attempt, earlier: Sequence[Turn]) -> str:
+    """Say which names the code read that rejected attempts had left; "" for none."""
+    return stale_notice(turn.code, leftovers(earlier)) if done.isolation == "none" else ""
+
+
+def ran(turn: Turn, done: Attempt, stale: str = "") -> Turn:
+    """Put into a turn what came of its attempt, but for the feedback."""
     return replace(
         turn,
         result=done.result,
         tests=done.tests,
         signals=_signals(done.result, done.tests),
-        feedback=told,
         verdict=_verdict(done.result, accepted=done.accepted),
         accepted=done.accepted,
         isolation=done.isolation,
@@ -89,31 +96,43 @@ def tried(turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str) -> 
     )
 
 
-def _told(extraction: Extraction, done: Attempt, stale: str, language: str) -> str:
+def _told(turn: Turn, done: Attempt, stale: str, language: str) -> str:
     """Compose what the model is told of a rejected attempt."""
-    cases = done.tests.cases if done.tests else ()
-    raised = "\n".join([str(done.result.error or ""), *(case.message for case in cases)])
-    many = one_of_many(extraction.blocks, raised)
-    hint = "\n".join(part for part in (many, stale) if part)
-    variables = done.left.variables if done.left else ()
-    if done.result.error is not None:
-        keys = {variable.name: variable.keys for variable in variables if variable.keys}
-        meant = did_you_mean(extraction.code, done.result.error, keys)
-        hint = "\n".join(part for part in (meant, many, stale) if part)
-    found = done.onward.variables if done.onward else ()
-    there = {variable.name for variable in found}
-    undone = [variable for variable in variables if variable not in found]
-    # What is built again for the next attempt is not lost to it.
-    lost = tuple(name for name in done.result.lost if done.onward and name not in there)
     return feedback(
-        extraction,
-        result=replace(done.result, lost=lost),
+        turn.extraction,
+        result=without_rebuilt(done),
         tests=done.tests,
-        state=describe(found),
-        undone=describe(undone),
-        hint=hint,
+        state=describe(done.onward.variables if done.onward else ()),
+        undone=undone_by(done),
+        hint=hint_for(turn.extraction, done, stale),
         language=language,
     )
+
+
+def hint_for(extraction: Extraction, done: Attempt, stale: str = "") -> str:
+    """Say what may have gone wrong in a rejected attempt, as far as that can be guessed."""
+    cases = done.tests.cases if done.tests else ()
+    raised = "\n".join([str(done.result.error or ""), *(case.message for case in cases)])
+    hints = [one_of_many(extraction.blocks, raised), stale]
+    if done.result.error is not None:
+        variables = done.left.variables if done.left else ()
+        keys = {variable.name: variable.keys for variable in variables if variable.keys}
+        hints.insert(0, did_you_mean(extraction.code, done.result.error, keys))
+    return "\n".join(part for part in hints if part)
+
+
+def undone_by(done: Attempt) -> str:
+    """Describe the variables that a rejected attempt had made or changed."""
+    found = done.onward.variables if done.onward else ()
+    left = done.left.variables if done.left else ()
+    return describe([variable for variable in left if variable not in found])
+
+
+def without_rebuilt(done: Attempt) -> CellResult:
+    """Give an attempt's result in which only that is lost which the next one does not find."""
+    there = {variable.name for variable in done.onward.variables} if done.onward else set()
+    lost = tuple(name for name in done.result.lost if done.onward and name not in there)
+    return replace(done.result, lost=lost)
 
 
 def _signals(result: CellResult | None, report: TestReport | None) -> SignalBundle:

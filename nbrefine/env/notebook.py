@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from uuid import uuid4
 
 from nbrefine._portal import Run
 from nbrefine._version import __version__
 from nbrefine.env.attempt import attempt
-from nbrefine.env.base import Environment, checked_index
+from nbrefine.env.base import checked_index
 from nbrefine.env.cells import not_run, read, tried, with_extra, with_late
+from nbrefine.env.live import REBUILD_LIMIT, LiveEnvironment
 from nbrefine.env.points import Hold, Point
 from nbrefine.env.preparation import check_tests, recordable, setup_source
 from nbrefine.env.session import IsolationPolicy, Session
@@ -42,9 +43,6 @@ from nbrefine.values import (
     utc_now,
 )
 
-REBUILD_LIMIT = 5.0
-"""Seconds of recorded run time up to which a session is rebuilt after a rejected attempt."""
-
 
 @dataclass(frozen=True, slots=True)
 class NotebookHidden:
@@ -65,7 +63,7 @@ class NotebookHidden:
     """Whether what is accepted from here becomes the session only by `settle`."""
 
 
-class NotebookEnvironment(Environment):
+class NotebookEnvironment(LiveEnvironment):
     """Attempts run as cells in branches of a live kernel; an accepted one becomes the session.
 
     An attempt begins from setup and accepted cells and nothing else: it runs in a copy-on-write
@@ -134,41 +132,32 @@ class NotebookEnvironment(Environment):
         extra_rewards: Iterable[RewardFunction] = (),
         submit_keyword: str | None = None,
     ) -> None:
+        super().__init__(
+            kernel=kernel,
+            timeout=timeout,
+            test_timeout=test_timeout,
+            isolation=isolation,
+            rebuild_limit=rebuild_limit,
+            confirm=confirm,
+            workspace=workspace,
+            ignore=ignore,
+            cwd=cwd,
+            limits=limits,
+        )
         given = (tasks,) if isinstance(tasks, Task) else tasks
         self.tasks = tuple(recordable(task) for task in given)
         if not self.tasks:
             raise UsageError("An environment needs at least one task", hint="Pass a Task")
         if max_turns < 1:
             raise UsageError(f"max_turns is {max_turns}, but an episode has at least one turn")
-        for name, seconds in (("timeout", timeout), ("test_timeout", test_timeout)):
-            if seconds is not None and not seconds > 0:
-                raise UsageError(f"{name} is {seconds}, but nothing runs in no time")
-        if isolation not in get_args(IsolationPolicy):
-            raise UsageError(
-                f"There is no isolation {isolation!r}",
-                hint=f"Use one of: {', '.join(get_args(IsolationPolicy))}",
-            )
         refuse_blank(submit_keyword)
         self.max_turns = max_turns
-        self._kernel_spec = kernel
-        self._timeout = timeout
-        self._test_timeout = test_timeout
-        self._isolation = isolation
-        self._rebuild_limit = rebuild_limit
-        self._confirm = confirm
-        self._workspace = workspace
-        self._ignore = ignore
         self._history = history or current()
         self._rules = rules or StopRule()
-        self._cwd = cwd
         self._show_tests = show_tests
-        self._limits = limits or OutputLimits()
         self._observe_state = observe_state
         self._extra = refuse_namesakes(extra_rewards)
         self._submit_keyword = submit_keyword
-        self._session: Session | None = None
-        self.testing = False
-        """Whether the visible tests are running at this moment."""
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -188,24 +177,12 @@ class NotebookEnvironment(Environment):
         )
 
     @property
-    def _impure(self) -> str:
-        if self._session is not None:
-            return self._session.impure
-        asked = self._isolation == "fork" and isinstance(self._kernel_spec, str)
-        return "" if asked else "whether the kernel can branch is known after reset()"
-
-    @property
     def reward_functions(self) -> tuple[RewardFunction, ...]:
         """The extra ones; how the cell and its tests went is the environment's own signal."""
         return self._extra
 
     def __len__(self) -> int:
         return len(self.tasks)
-
-    def release(self, state: State) -> None:
-        """Let go of what a state holds; with the last state at a point, its copy ends."""
-        if (hold := state.hidden.hold) is not None:
-            hold.release()
 
     def tentative(self, state: State, *, tentative: bool = True) -> State:
         """Give a state from which what is accepted does not become the session until `settle`.
@@ -243,29 +220,6 @@ class NotebookEnvironment(Environment):
             return None
         return await self._session_of(state).settle(point)
 
-    def _session_of(self, state: State) -> Session:
-        if self._session is None:
-            raise UsageError("step() came before reset()", hint="Call reset() first")
-        hidden: NotebookHidden = state.hidden
-        if hidden.session is not self._session:
-            raise UsageError(
-                "The state is of an earlier episode, whose session has ended",
-                hint="Use an environment for each of the episodes that run at once",
-            )
-        return hidden.session
-
-    async def _close(self) -> None:
-        """Shut down the kernel, if the environment started it, and close the rewards."""
-        try:
-            await self._end_session()
-        finally:
-            await super()._close()
-
-    async def _end_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
     async def _reset(
         self, *, seed: int | None, options: dict[str, Any] | None
     ) -> tuple[State, dict[str, Any]]:
@@ -273,28 +227,17 @@ class NotebookEnvironment(Environment):
         index = checked_index(options.get("task_index", 0), len(self.tasks))
         task = self.tasks[index]
         check_tests(task)
-        await self._end_session()
-        self._session = await Session.open(
-            self._kernel_spec,
-            seed=seed,
-            cwd=self._cwd,
-            limits=self._limits,
-            policy=self._isolation,
-            limit=self._rebuild_limit,
-            confirm=self._confirm,
-            workspace=self._workspace,
-            ignore=self._ignore,
-        )
-        language = self._session.language
+        session = await self._begin_session(seed)
+        language = session.language
         if task.tests and language != "python":
             raise InvalidTaskError(
                 f"Tests run in a Python kernel, and this one speaks {language}",
                 hint="Give the task without tests",
             )
-        handed_in = await self._session.handed_in()
-        setup = await self._session.setup(setup_source(task, seed, language))
-        seen = await self._session.look(self._session.here)
-        await self._session.prepare()
+        handed_in = await session.handed_in()
+        setup = await session.setup(setup_source(task, seed, language))
+        seen = await session.look(session.here)
+        await session.prepare()
         shown = describe(seen.variables)
         asked = task_prompt(task, state=shown, show_tests=self._show_tests, language=language)
         opening = (Message("system", system(language)), Message("user", asked))
@@ -302,13 +245,13 @@ class NotebookEnvironment(Environment):
             task=task,
             id=options.get("episode_id") or uuid4().hex,
             created=utc_now(),
-            kernel=await self._session.described(),
+            kernel=await session.described(),
             handed_in=handed_in,
             seed=seed,
             setup=setup,
             version=__version__,
         )
-        state = self._state(episode, opening, self._session.here, shown)
+        state = self._state(episode, opening, session.here, shown)
         return state, {"task_index": index}
 
     def _state(
@@ -344,8 +287,7 @@ class NotebookEnvironment(Environment):
         hidden: NotebookHidden = state.hidden
         session = self._session_of(state)
         refuse_ended(hidden.episode.stop)
-        if hidden.hold is not None and hidden.hold.released:
-            raise UsageError("The state was released", hint="Release a state after its last step")
+        self._refuse_released(state)
         started, clock = utc_now(), time.monotonic()
         episode = with_late(hidden.episode, await session.kernel.late())
         handed_in = early_answer(action, self._submit_keyword)
@@ -428,6 +370,3 @@ class NotebookEnvironment(Environment):
         turn = tried(turn, done, turns, language)
         onward = done.left if done.accepted else done.onward
         return turn, done.point, describe(onward.variables) if onward else None
-
-    def _on_tests(self, running: bool) -> None:
-        self.testing = running

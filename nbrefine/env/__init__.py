@@ -12,7 +12,8 @@ from nbrefine.env.iterative import (
     IterativeTask,
     UnsolvableWarning,
 )
-from nbrefine.env.notebook import REBUILD_LIMIT, NotebookEnvironment, NotebookHidden
+from nbrefine.env.live import REBUILD_LIMIT
+from nbrefine.env.notebook import NotebookEnvironment, NotebookHidden
 from nbrefine.env.session import IsolationPolicy
 from nbrefine.env.single import Problem, SingleTurnEnvironment, SingleTurnHidden
 from nbrefine.env.templates import COUNTED_PROMPTS
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from nbrefine.env.coding import IterativeCodingEnvironment
     from nbrefine.env.container import ContainerEnvironment
     from nbrefine.env.huggingface import HuggingFaceEnvironment
+    from nbrefine.env.multistep import MultiStepEnvironment
     from nbrefine.env.reasoning import ReasoningGymEnvironment
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "IterativeEnvironment",
     "IterativeHidden",
     "IterativeTask",
+    "MultiStepEnvironment",
     "NotebookEnvironment",
     "NotebookHidden",
     "Problem",
@@ -49,6 +52,7 @@ _HOMES = {
     "ContainerEnvironment": "container",
     "HuggingFaceEnvironment": "huggingface",
     "IterativeCodingEnvironment": "coding",
+    "MultiStepEnvironment": "multistep",
     "ReasoningGymEnvironment": "reasoning",
 }
 

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from nbrefine.errors import InvalidTaskError
+from nbrefine.postconditions import tests_of
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.tests import parse_tests
 from nbrefine.values import Task
@@ -28,6 +29,27 @@ def check_tests(task: Task) -> None:
                 f"{case.name} cannot be run as a visible test: {case.message}",
                 hint="Rewrite the test or take it out",
             )
+
+
+def check_steps(task: Task, language: str) -> None:
+    """Refuse checks of subtasks, of the answer and of the whole that cannot be run here.
+
+    Raises
+    ------
+    InvalidTaskError: one does not parse, or the kernel is none of Python's.
+    """
+    groups = [subtask.postconditions for subtask in task.subtasks]
+    groups += [task.answer.postconditions] if task.answer is not None else []
+    sources = [tests_of(group) for group in groups if group]
+    checked = [Task(task.prompt, tests=source) for source in sources]
+    checked += [task] if task.tests else []
+    if checked and language != "python":
+        raise InvalidTaskError(
+            f"Checks run in a Python kernel, and this one speaks {language}",
+            hint="Give the task without postconditions and tests",
+        )
+    for each in checked:
+        check_tests(each)
 
 
 def setup_source(task: Task, seed: int | None, language: str) -> str:

@@ -1,0 +1,156 @@
+"""From what an agent says at the end to an answer in its form, or to what keeps it from being one.
+
+A form tells how an answer looks; that it is right is said by checks alone, where there are any.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from nbrefine.answers import fields_of, problem, spoken
+from nbrefine.env.attempt import tested
+from nbrefine.env.looking import Folder
+from nbrefine.env.points import Point
+from nbrefine.env.session import Session
+from nbrefine.kernel.state.namespace import Plain, plain
+from nbrefine.postconditions import tests_of
+from nbrefine.source import parse
+from nbrefine.values import Answer, AnswerForm, Artifact, Episode, Task, TestReport, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of an answer."""
+
+    answer: Answer | None
+    """None where it is not one."""
+    problem: str = ""
+    """Why not, fit to be fed back."""
+    tests: TestReport | None = None
+    """What the checks said; None where there are none, or they were not reached."""
+
+
+def given_by(turn: Turn, form: AnswerForm) -> str | None:
+    """Give what an accepted cell answered in passing; "" for a value, None where it did not."""
+    assert turn.result is not None
+    if form.kind == "value":
+        return "" if _binds(turn, form.variable) else None
+    if form.kind == "files":
+        return None
+    return spoken(turn.result.text, form)
+
+
+def _binds(turn: Turn, name: str) -> bool:
+    if turn.change is not None and name in (*turn.change.new, *turn.change.changed):
+        return True
+    # Bound to an equal value, it has not changed.
+    tree = parse(turn.code)
+    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name)) if tree else ()
+    return any(node.id == name and isinstance(node.ctx, ast.Store) for node in stored)
+
+
+class Answering:
+    """Judges answers to a task.
+
+    Parameters
+    ----------
+    session, folder: what the answer is about.
+    limit: seconds one check may run.
+    on_tests: called with True as checks begin and with False as they end.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        folder: Folder,
+        *,
+        limit: float,
+        on_tests: Callable[[bool], object],
+    ) -> None:
+        self._session = session
+        self._folder = folder
+        self._limit = limit
+        self._on_tests = on_tests
+
+    async def judge(
+        self, said: str, form: AnswerForm, episode: Episode, point: Point, number: int
+    ) -> Judged:
+        """Tell whether what was said is an answer in its form, and whether its checks hold.
+
+        Parameters
+        ----------
+        said: the answer in words; for a value and for files it may be anything.
+        episode: with all turns before the answer, that of an accepted cell included.
+        point: what the session holds.
+        number: of the turn that gave it.
+        """
+        reading: dict[str, Callable[[], Awaitable[Answer | str]]] = {
+            "value": lambda: self._value(form, point, number),
+            "files": lambda: self._files(said, form, episode, number),
+        }
+        read = reading.get(form.kind)
+        found = await read() if read is not None else _in_words(said, form, number)
+        if isinstance(found, str):
+            return Judged(None, found)
+        if told := problem(found.text, form):
+            return Judged(None, told)
+        report = await self.checked(episode.task, form, point)
+        if report is not None and not report.solved:
+            return Judged(None, "It does not pass all checks.", report)
+        return Judged(found, tests=report)
+
+    async def checked(self, task: Task, form: AnswerForm | None, point: Point) -> TestReport | None:
+        """Run what must hold at the end in a branch; None where nothing is asked."""
+        parts = [tests_of(form.postconditions)] if form and form.postconditions else []
+        source = "\n".join([*parts, *([task.tests] if task.tests.strip() else [])])
+        if not source:
+            return None
+        asked = Task(task.prompt, tests=source, entry_point=task.entry_point)
+        self._on_tests(True)
+        try:
+            async with self._session.looking(point, testing=True) as kernel:
+                return await tested(kernel, asked, self._limit)
+        finally:
+            self._on_tests(False)
+
+    async def _value(self, form: AnswerForm, point: Point, number: int) -> Answer | str:
+        name = form.variable
+        async with self._session.looking(point) as kernel:
+            if kernel.info.language != "python":
+                return f"The value of {name} can only be read in a Python kernel."
+            found: Plain | None = await plain(kernel.core, name)
+        if found is None:
+            return f"There is no variable {name}: bind it in a cell."
+        if found.problem:
+            return f"The variable {name} holds no plain value: {found.problem}."
+        return Answer(found.shown, found.value, turn=number)
+
+    async def _files(
+        self, said: str, form: AnswerForm, episode: Episode, number: int
+    ) -> Answer | str:
+        there = {each.path: each for each in await self._folder.there(form.files)}
+        written = {each.path for each in episode.artifacts}
+        wrong = [told for path in form.files if (told := _missing(path, there, written))]
+        if wrong:
+            return f"{'; '.join(wrong)}."
+        text = said.strip() or ", ".join(form.files)
+        return Answer(text, files=tuple(there[path] for path in form.files), turn=number)
+
+
+def _missing(path: str, there: dict[str, Artifact], written: set[str]) -> str:
+    if path not in there:
+        return f"{path} is not there"
+    if there[path].size == 0:
+        return f"{path} is empty"
+    return "" if path in written else f"{path} was not written by a cell of yours"
+
+
+def _in_words(said: str, form: AnswerForm, number: int) -> Answer:
+    if form.kind != "fields":
+        return Answer(said.strip(), turn=number)
+    found = fields_of(said)
+    return Answer(
+        said.strip(), {name: found[name] for name in form.fields if name in found}, turn=number
+    )

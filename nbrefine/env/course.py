@@ -1,0 +1,136 @@
+"""Where a multi-step episode goes from here: pure decisions over its plans and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from nbrefine.planning import Progress, StepLimits, progress
+from nbrefine.planning.plans import standing
+from nbrefine.stopping import StopRule
+from nbrefine.values import Episode, Stop, Subtask, Turn
+
+Planning = Literal["auto", "ask", "none"]
+"""Whether a model may make a plan, must begin with one, or makes none."""
+
+Wants = Literal["act", "plan"]
+
+MISSES = 2
+"""Replies without a plan after which a model is not asked for it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The rules by which the work goes on."""
+
+    limits: StepLimits
+    rules: StopRule
+    max_turns: int
+    max_replans: int
+    planning: Planning
+    accept_best: bool
+
+    def now(self, episode: Episode, given_up: Collection[int]) -> Progress:
+        """Tell where the work stands."""
+        return progress(
+            episode.plans,
+            episode.turns,
+            limits=self.limits,
+            rules=self.rules,
+            max_replans=self.max_replans,
+            given_up=given_up,
+        )
+
+    def may_plan(self, episode: Episode) -> bool:
+        """Tell whether a plan of the model's is welcome at any time."""
+        return self.planning != "none" and not episode.plans
+
+    def wants(self, episode: Episode, now: Progress, missed: int) -> Wants:
+        """Say what the next reply should be.
+
+        Parameters
+        ----------
+        missed: how many replies held no plan where one was asked for, since there was one.
+        """
+        if missed >= MISSES or self.planning == "none":
+            return "act"
+        first = self.planning == "ask" and not (episode.plans or episode.accepted)
+        again = now.exhausted != "" and now.replans_left > 0
+        return "plan" if first or again else "act"
+
+    def escalated(self, now: Progress) -> bool:
+        """Tell whether the next prompt asks for another approach."""
+        return not now.exhausted and self.rules.should_escalate(now.turns)
+
+
+def best_of(now: Progress) -> Turn | None:
+    """Give the best of a step's attempts that ran without an error; ties go to the earliest."""
+    ran = [turn for turn in now.turns if turn.result is not None and turn.result.ok]
+    ran = [turn for turn in ran if turn.result is not None and not turn.result.exited]
+    return max(ran, key=lambda turn: turn.score, default=None)
+
+
+def pending(episode: Episode) -> tuple[tuple[int, Subtask], ...]:
+    """Give those of the task's own subtasks that are not done, with their numbers."""
+    if episode.plan is None:
+        return ()
+    done = {turn.step for turn in episode.accepted}
+    own = standing(episode.plans, episode.turns).own
+    return tuple(
+        (number, episode.plan.subtasks[number - 1]) for number in own if number not in done
+    )
+
+
+def unmet(episode: Episode) -> tuple[int, ...]:
+    """Give the steps whose best attempt was adopted although not all that it must do held."""
+    return tuple(turn.step for turn in episode.accepted if turn.verdict != "solved")
+
+
+def gave_up(episode: Episode, now: Progress, given_up: Collection[int]) -> Stop:
+    """Say what was given up, and how far the best attempt at it had come."""
+    parts = [_told(episode, number) for number in sorted(given_up)]
+    parts += [
+        f"step {number} was not begun, since it needs what is missing" for number in now.blocked
+    ]
+    return Stop("gave-up", "; ".join(parts))
+
+
+def _told(episode: Episode, number: int) -> str:
+    goal = _goal(episode, number)
+    turns = [turn for turn in episode.turns if turn.step == number and turn.tried]
+    if not turns:
+        return f"{goal} was given up without an attempt"
+    best = max(turns, key=lambda turn: turn.score)
+    told = f"{goal} was given up after {len(turns)} attempt{'s' if len(turns) > 1 else ''}"
+    if best.tests is not None and best.tests.passed:
+        return f"{told}; attempt {best.attempt} was the best, {_passed(best)}"
+    return told
+
+
+def _goal(episode: Episode, number: int) -> str:
+    subtasks = episode.plan.subtasks if episode.plan is not None else ()
+    if number > len(subtasks):
+        return f"step {number}"
+    return f"step {number} ({subtasks[number - 1].goal})"
+
+
+def _passed(turn: Turn) -> str:
+    assert turn.tests is not None
+    return f"{turn.tests.passed}/{turn.tests.total} of its checks held"
+
+
+def all_done(episode: Episode) -> Stop:
+    """End an episode of which all subtasks are done and no answer is asked."""
+    if steps := unmet(episode):
+        listed = ", ".join(map(str, steps))
+        return Stop(
+            "gave-up", f"not all checks of step {listed} held; the best attempt was kept there"
+        )
+    last = [turn for turn in episode.accepted if turn.tests is not None]
+    checks = sum(turn.tests.total for turn in last if turn.tests is not None)
+    steps_done = len({turn.step for turn in episode.accepted})
+    told = f"{steps_done} step{'s' if steps_done != 1 else ''} done"
+    return Stop(
+        "solved", f"{told}, {checks} checks held" if checks else f"{told}; nothing checks them"
+    )

@@ -1,0 +1,62 @@
+"""A session brought to where an earlier episode has left it."""
+
+from __future__ import annotations
+
+from nbrefine.env.looking import Folder
+from nbrefine.env.points import Point
+from nbrefine.env.session import Session
+from nbrefine.errors import UsageError
+from nbrefine.kernel.state.changes import differences
+from nbrefine.values import Artifact, Episode
+
+
+async def bring_to(session: Session, folder: Folder, episode: Episode) -> tuple[str, ...]:
+    """Bring a session that has just begun to the end of an episode.
+
+    In a kernel of ours setup and accepted cells run again, without effect on files; one that was
+    handed in must be there already.  Gives how the session and the files differ from what the
+    episode has recorded, a sentence each.
+
+    Raises
+    ------
+    KernelError: a cell ends with an error now.
+    UsageError: a kernel that was handed in holds another state.
+    """
+    results = [turn.result for turn in episode.accepted if turn.result is not None]
+    paths = {artifact.path for artifact in episode.artifacts}
+    if session.ours:
+        gone_on = await session.go_on(episode.setup, results, paths)
+        return (
+            *await _state(session, episode),
+            *_files(episode.artifacts, await folder.there(paths)),
+            *gone_on.problems,
+        )
+    if told := await _state(session, episode):
+        raise UsageError(
+            f"The kernel that was handed in is not where the episode was left: {'; '.join(told)}",
+            hint="Give a kernel's name, so that a fresh one is brought there",
+        )
+    session.here = Point(
+        tuple(result.source for result in results),
+        sum(result.timing.seconds for result in results),
+    )
+    return _files(episode.artifacts, await folder.there(paths))
+
+
+async def _state(session: Session, episode: Episode) -> tuple[str, ...]:
+    """Say how the session's state differs from that after the last accepted cell."""
+    wanted = next((turn.digest for turn in reversed(episode.accepted)), None)
+    if wanted is None or not wanted.hash:
+        return ()
+    return differences(wanted, (await session.look(session.here)).digest)
+
+
+def _files(wanted: tuple[Artifact, ...], there: tuple[Artifact, ...]) -> tuple[str, ...]:
+    found = {artifact.path: artifact for artifact in there}
+    told = []
+    for artifact in wanted:
+        if artifact.path not in found:
+            told.append(f"the file {artifact.path} is missing")
+        elif found[artifact.path] != artifact:
+            told.append(f"the file {artifact.path} has other content")
+    return tuple(told)

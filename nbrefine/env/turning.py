@@ -1,0 +1,345 @@
+"""One turn of a multi-step episode: from what the model wants to do to what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from nbrefine.briefing import turn_feedback
+from nbrefine.env.answering import Answering, Judged, given_by
+from nbrefine.env.approval import Approve, Proposal, decided
+from nbrefine.env.attempt import Attempt, attempt
+from nbrefine.env.cells import hint_for, ran, stale_in, undone_by, without_rebuilt
+from nbrefine.env.course import Wants, pending
+from nbrefine.env.looking import Folder, told_pictures, variable
+from nbrefine.env.looking import Seen as Looked
+from nbrefine.env.points import Point
+from nbrefine.env.preparation import check_tests
+from nbrefine.env.session import Session
+from nbrefine.errors import InvalidTaskError
+from nbrefine.kernel.state.namespace import describe
+from nbrefine.moves import Finish, Inspect, MakePlan, Move, Nothing, ReadFile, RunCell, read_move
+from nbrefine.planning import Progress, planned
+from nbrefine.postconditions import tests_of
+from nbrefine.state import Action
+from nbrefine.values import (
+    Answer,
+    AnswerForm,
+    Episode,
+    Extraction,
+    Plan,
+    RewardType,
+    Signal,
+    SignalBundle,
+    Stop,
+    Subtask,
+    Task,
+    Turn,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What came of a turn."""
+
+    turn: Turn
+    point: Point
+    """Where the next cell begins."""
+    shown: str
+    """The variables that it finds there, in a few lines."""
+    plan: Plan | None = None
+    """The plan that holds from now on; None where it is the one that did."""
+    answer: Answer | None = None
+    stop: Stop | None = None
+    missed: bool = False
+    """Whether a plan was asked for and did not come."""
+
+
+class Turning:
+    """Carries out what a model wants to do next in an episode.
+
+    Parameters
+    ----------
+    session: where cells run.
+    folder: where they work.
+    episode: all so far.
+    may_plan: whether a plan is welcome where none was asked for.
+    approve: asked before a cell runs.
+    answering: judges answers.
+    timeout: seconds a cell may run.
+    test_timeout: seconds one check may run.
+    on_tests: called with True as checks begin and with False as they end.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        folder: Folder,
+        episode: Episode,
+        *,
+        may_plan: bool,
+        approve: Approve | None,
+        answering: Answering,
+        timeout: float | None,
+        test_timeout: float,
+        on_tests: Callable[[bool], object],
+    ) -> None:
+        self._session = session
+        self._folder = folder
+        self._episode = episode
+        self._may_plan = may_plan
+        self._approve = approve
+        self._answering = answering
+        self._timeout = timeout
+        self._test_timeout = test_timeout
+        self._on_tests = on_tests
+        self._language = session.language
+
+    async def take(self, here: Turned, action: Action, now: Progress, wants: Wants) -> Turned:
+        """Take a turn.
+
+        Parameters
+        ----------
+        here: where it begins, and what is known of it before anything is done.
+        now: where the work stands.
+        wants: what the model was asked for.
+        """
+        form = self._episode.task.answer
+        move = read_move(action, language=self._language, form=form, wants=wants)
+        if isinstance(move, MakePlan):
+            return self._planned(here, move, now, wants)
+        if isinstance(move, Inspect | ReadFile):
+            return await self._inspected(here, move)
+        if isinstance(move, Finish):
+            return await self._finished(here, move)
+        if wants == "plan" and action.code is None:
+            return self._unplanned(here, move)
+        if isinstance(move, Nothing):
+            return self._nothing(here, move)
+        return await self._run(here, move, action, now)
+
+    async def adopt(self, best: Turn, point: Point) -> Turned | None:
+        """Run an attempt again that was rejected, and let it become the session.
+
+        Gives its turn, which says so; None where it does not run without an error any more.
+        """
+        done = await self._attempt(best.code, (), point)
+        if not done.accepted:
+            return None
+        turn = await self._ran(best, done)
+        note = "of all attempts at this step it was the best, and not all of its checks held"
+        reason = "; ".join(part for part in (turn.isolation_reason, note) if part)
+        turn = replace(
+            turn,
+            tests=best.tests,
+            signals=best.signals,
+            verdict=best.verdict,
+            isolation_reason=reason,
+        )
+        return Turned(turn, done.point, _variables(done))
+
+    def _planned(self, here: Turned, move: MakePlan, now: Progress, wants: Wants) -> Turned:
+        told = "" if wants == "plan" or self._may_plan else _no_plan(now)
+        told = told or self._unfit(move.subtasks)
+        turn = replace(here.turn, kind="plan", verdict="failed" if told else "solved")
+        turn = self._fed_back(turn, told, move)
+        if told:
+            return replace(here, turn=turn, missed=wants == "plan")
+        plans = self._episode.plans
+        plan = planned(
+            plans,
+            (*self._episode.turns, turn),
+            move.subtasks,
+            since=turn.number + 1,
+            reason=now.exhausted if plans else "",
+        )
+        return replace(here, turn=turn, plan=plan)
+
+    def _unfit(self, subtasks: tuple[Subtask, ...]) -> str:
+        """Say what keeps the checks of a plan from being run here; "" for nothing."""
+        checks = [tests_of(each.postconditions) for each in subtasks if each.postconditions]
+        if checks and self._language != "python":
+            return f"Checks cannot be run in a {self._language} kernel: leave them out."
+        try:
+            for source in checks:
+                check_tests(Task("", tests=source))
+        except InvalidTaskError as unfit:
+            return f"{unfit.message}."
+        return ""
+
+    def _unplanned(self, here: Turned, move: RunCell | Nothing) -> Turned:
+        """Tell of a reply that holds no plan although one was asked for."""
+        told = move.problem if isinstance(move, Nothing) else "The cell was not run."
+        turn = replace(here.turn, kind="plan", extraction=_not_code(move.extraction))
+        told = f"A plan was asked for. {told}"
+        return replace(here, turn=self._fed_back(turn, told, move), missed=True)
+
+    async def _inspected(self, here: Turned, move: Inspect | ReadFile) -> Turned:
+        if isinstance(move, Inspect):
+            async with self._session.looking(here.point) as kernel:
+                looked: Looked = await variable(kernel, move.name)
+        else:
+            looked = await self._folder.read(move.path, move.start)
+        title = looked.title if looked.text else f"{looked.title.removesuffix('.')}."
+        turn = replace(here.turn, kind="inspection", verdict="solved" if looked.found else "failed")
+        return replace(here, turn=self._fed_back(turn, title, move, seen=looked.text))
+
+    async def _finished(self, here: Turned, move: Finish) -> Turned:
+        turn = replace(here.turn, kind="answer")
+        judged = await self._judged(move.text, self._episode, here.point, turn.number)
+        accepted = judged.answer is not None
+        turn = replace(
+            turn,
+            tests=judged.tests,
+            verdict="solved" if accepted else "failed",
+            signals=SignalBundle((Signal("answer", RewardType.OUTCOME, 1.0 if accepted else 0.0),)),
+        )
+        turn = self._fed_back(turn, _refusal(judged), move)
+        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged))
+
+    async def _judged(self, said: str, episode: Episode, point: Point, number: int) -> Judged:
+        form = episode.task.answer
+        if form is None:
+            return Judged(None, "No answer is asked for: go on with the steps.")
+        if left := pending(episode):
+            listed = "; ".join(f"step {number} ({each.goal})" for number, each in left)
+            return Judged(None, f"It comes too early, for there is still to do: {listed}.")
+        return await self._answering.judge(said, form, episode, point, number)
+
+    def _nothing(self, here: Turned, move: Nothing) -> Turned:
+        cut = move.extraction.status == "incomplete"
+        turn = replace(
+            here.turn,
+            extraction=move.extraction,
+            verdict="incomplete-reply" if cut else "no-code",
+            signals=_NOTHING_RAN,
+        )
+        # What was read of a reply explains itself; a tool's trouble is told as it is.
+        told = "" if move.problem == move.extraction.reason and not _called(turn) else move.problem
+        return replace(here, turn=self._fed_back(turn, told, move))
+
+    async def _run(self, here: Turned, move: RunCell, action: Action, now: Progress) -> Turned:
+        turn = replace(here.turn, extraction=move.extraction)
+        if action.code is None:
+            goal = now.subtask.goal if now.subtask is not None else self._episode.task.prompt
+            decision = await decided(
+                self._approve,
+                Proposal(turn.code, turn.step, goal, action.text or "", turn.attempt),
+            )
+            if decision.action in ("reject", "stop"):
+                return self._rejected(here, turn, move, decision.reason, decision.action == "stop")
+            if decision.action == "edit":
+                edited = Extraction(
+                    "given", decision.code, self._language, "A person edited the proposed cell."
+                )
+                turn = replace(turn, extraction=edited)
+        subtasks = (now.subtask,) if now.subtask is not None else ()
+        done = await self._attempt(turn.code, subtasks, here.point)
+        turn = await self._ran(turn, done)
+        here = replace(here, turn=turn, point=done.point, shown=_variables(done, here.shown))
+        if not turn.accepted:
+            return replace(here, turn=self._rejected_by_checks(turn, done, move))
+        return await self._passed(here, move)
+
+    def _rejected(
+        self, here: Turned, turn: Turn, move: RunCell, reason: str, stops: bool
+    ) -> Turned:
+        why = f": {reason}" if reason else "."
+        turn = replace(turn, signals=_NOTHING_RAN)
+        turn = self._fed_back(turn, f"A person did not let this cell run{why}", move)
+        stop = Stop("stopped", f"a person stopped it before a cell ran{why}") if stops else None
+        return replace(here, turn=turn, stop=stop)
+
+    async def _attempt(self, code: str, subtasks: tuple[Subtask, ...], point: Point) -> Attempt:
+        checks = [each for subtask in subtasks for each in subtask.postconditions]
+        return await attempt(
+            self._session,
+            point,
+            code,
+            Task(self._episode.task.prompt, tests=tests_of(checks) if checks else ""),
+            timeout=self._timeout,
+            test_timeout=self._test_timeout,
+            on_tests=self._on_tests,
+        )
+
+    async def _ran(self, turn: Turn, done: Attempt) -> Turn:
+        stale = stale_in(turn, done, self._episode.turns)
+        turn = ran(turn, done, stale)
+        if not turn.accepted:
+            return turn
+        return replace(turn, artifacts=await self._folder.artifacts(turn.files))
+
+    def _rejected_by_checks(self, turn: Turn, done: Attempt, move: RunCell) -> Turn:
+        stale = stale_in(turn, done, self._episode.turns)
+        told = turn_feedback(
+            replace(turn, result=without_rebuilt(done)),
+            told=told_pictures(turn.result),
+            note=move.note,
+            hint=hint_for(turn.extraction, done, stale),
+            undone=undone_by(done),
+            language=self._language,
+        )
+        return replace(turn, feedback=told)
+
+    async def _passed(self, here: Turned, move: RunCell) -> Turned:
+        """Tell of an accepted cell, which may have given the answer in passing."""
+        turn = here.turn
+        form: AnswerForm | None = self._episode.task.answer
+        said = given_by(turn, form) if form is not None else None
+        drawn = told_pictures(turn.result)
+        if said is None:
+            return replace(here, turn=self._fed_back(turn, drawn, move))
+        episode = replace(self._episode, turns=(*self._episode.turns, turn))
+        judged = await self._judged(said, episode, here.point, turn.number)
+        told = _refusal(judged)
+        told = "\n".join(part for part in (drawn, f"The answer was not taken. {told}") if part)
+        turn = self._fed_back(turn, drawn if judged.answer else told, move)
+        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged))
+
+    def _fed_back(self, turn: Turn, told: str, move: Move, *, seen: str = "") -> Turn:
+        text = turn_feedback(turn, told=told, seen=seen, note=move.note, language=self._language)
+        return replace(turn, feedback=text)
+
+
+_NOTHING_RAN = SignalBundle((Signal("execution", RewardType.OUTCOME, 0.0),))
+
+
+def _no_plan(now: Progress) -> str:
+    if now.planned:
+        return f"There is a plan already: go on with step {now.step}."
+    return "No plan is wanted: go on with the next cell."
+
+
+def _not_code(extraction: Extraction) -> Extraction:
+    """Tell in an extraction that what was found was not run."""
+    return Extraction("no-code", reason="A plan was asked for.", blocks=extraction.blocks)
+
+
+def _called(turn: Turn) -> bool:
+    return turn.reply is not None and bool(turn.reply.tool_calls)
+
+
+def _refusal(judged: Judged) -> str:
+    """Say why an answer was not taken, with every check that failed; "" where it was."""
+    if judged.answer is not None:
+        return ""
+    cases = judged.tests.cases if judged.tests else ()
+    failed = [case for case in cases if not case.passed]
+    lines = [f"- {case.expression or case.name}: {case.message or case.status}" for case in failed]
+    if judged.tests is not None and judged.tests.problem:
+        lines.append(judged.tests.problem)
+    return "\n".join([judged.problem, *lines])
+
+
+def _answered(judged: Judged) -> Stop | None:
+    if judged.answer is None:
+        return None
+    report = judged.tests
+    if report is None:
+        return Stop("solved", "answered in the asked form; nothing else checks it")
+    return Stop("solved", f"answered in the asked form; {report.passed} checks of it held")
+
+
+def _variables(done: Attempt, before: str = "") -> str:
+    onward = done.left if done.accepted else done.onward
+    return describe(onward.variables) if onward is not None else before

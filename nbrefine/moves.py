@@ -16,7 +16,7 @@ from typing import Any, Literal
 from nbrefine.answers import spoken
 from nbrefine.errors import UsageError
 from nbrefine.extraction import extract
-from nbrefine.planning import read_plan, subtasks_of
+from nbrefine.planning import plan_of, read_plan
 from nbrefine.redaction import clean_text
 from nbrefine.source import parse
 from nbrefine.state import Action
@@ -192,7 +192,7 @@ def _called(call: ToolCall, language: str) -> Move:
     needed = tool.parameters["required"][0]
     given = call.arguments.get(needed)
     if call.name == "make_plan":
-        return _planned(lambda: subtasks_of(given, origin="model"))
+        return _planned(lambda: plan_of(given))
     if not isinstance(given, str) or not (given.strip() or call.name == "finish"):
         return _nothing(f"A call of {call.name} needs a text as its argument {needed!r}.")
     text = clean_text(given)

@@ -2,13 +2,14 @@
 
 from nbrefine.planning.plans import first_plan, planned
 from nbrefine.planning.progress import Progress, StepLimits, progress
-from nbrefine.planning.reading import MOST_SUBTASKS, read_plan, subtasks_of
+from nbrefine.planning.reading import MOST_SUBTASKS, plan_of, read_plan, subtasks_of
 
 __all__ = [
     "MOST_SUBTASKS",
     "Progress",
     "StepLimits",
     "first_plan",
+    "plan_of",
     "planned",
     "progress",
     "read_plan",

@@ -16,7 +16,7 @@ class StepLimits:
     """What may be spent on one subtask before another plan is asked for, or it is given up."""
 
     attempts: int = 4
-    """Turns that are attempts, those included in which no code could be read."""
+    """Turns that run a cell, hold nothing that could be read, or give an answer."""
     tokens: int | None = None
     """Tokens of the replies, prompts included; None: no limit."""
     seconds: float | None = None
@@ -116,17 +116,24 @@ def _blocked(
 def _exhausted(turns: Sequence[Turn], limits: StepLimits, rules: StopRule) -> str:
     """Say which limit of a step is used up; turns that are about the plan use up none."""
     spent = [turn for turn in turns if turn.kind != "plan"]
-    attempts = sum(turn.kind == "attempt" for turn in spent)
+    if not spent:
+        return ""
+    step = f"Step {spent[-1].step} has"
+    attempts = sum(turn.kind in ("attempt", "answer") for turn in spent)
     if attempts >= limits.attempts:
-        return f"Step {spent[-1].step} has had {attempts} attempts of {limits.attempts}"
+        return f"{step} had {attempts} of its {_counted(limits.attempts, 'attempt')}"
     tokens = sum(turn.reply.usage.total_tokens for turn in spent if turn.reply)
     if limits.tokens is not None and tokens >= limits.tokens:
-        return f"Step {spent[-1].step} has taken {tokens:,} tokens of {limits.tokens:,}"
+        return f"{step} taken {tokens:,} of its {_counted(limits.tokens, 'token')}"
     seconds = sum(turn.seconds for turn in spent)
     if limits.seconds is not None and seconds >= limits.seconds:
-        return f"Step {spent[-1].step} has taken {seconds:.0f} s of {limits.seconds:g} s"
+        return f"{step} taken {seconds:.1f} of its {limits.seconds:g} s"
     stop = rules.decide(_comparable(spent))
-    return f"{stop.detail[0].upper()}{stop.detail[1:]}" if stop else ""
+    return f"In step {spent[-1].step} {stop.detail}" if stop else ""
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _comparable(turns: Sequence[Turn]) -> list[Turn]:

@@ -79,7 +79,7 @@ def _needs(data: Any, number: int) -> tuple[int, ...]:
         if not 1 <= needed < number:
             raise UsageError(
                 f"Step {number} needs step {needed}, which does not come before it",
-                hint="Order the steps so that each needs earlier ones only",
+                hint="Count from the first step of this list, and let each need earlier ones only",
             )
     return tuple(found)
 
@@ -135,8 +135,24 @@ def read_plan(text: str) -> tuple[Subtask, ...]:
     if problem and _STRUCTURED.search(body):
         raise UsageError(f"The plan is no YAML: {problem}", hint=_QUOTE)
     items = _items(data)
-    if items is None:
-        items = _goals(body)
+    return _plan_of(_goals(body) if items is None else items)
+
+
+def plan_of(data: Any) -> tuple[Subtask, ...]:
+    """Read the subtasks that a model gave as data, such as the argument of a call.
+
+    Parameters
+    ----------
+    data: what `read_plan` finds in a text, or such a text itself.
+
+    Raises
+    ------
+    UsageError: as `read_plan`.
+    """
+    return read_plan(data) if isinstance(data, str) else _plan_of(_items(data))
+
+
+def _plan_of(items: list[Any] | None) -> tuple[Subtask, ...]:
     if not items:
         raise UsageError("The plan holds no list of steps", hint=_PLAN)
     entries = [_entry(item, number) for number, item in enumerate(items, start=1)]
@@ -262,13 +278,15 @@ def _entry(item: Any, number: int) -> Any:
         return _bare(item) if isinstance(item, str) else item
     if len(item) == 1 and (split := _rejoined(*item.items())):
         return split
-    entry: dict[Any, Any] = {}
-    for key, value in item.items():
-        name = str(key).strip().casefold()
-        if name in _NUMBERS and value == number:
+    named = {str(key).strip().casefold(): value for key, value in item.items()}
+    needs = any(_OTHER.get(name, name) == "needs" for name in named)
+    entry: dict[str, Any] = {}
+    for name, value in named.items():
+        # A number of its own is as good as the place in the list, unless needs count by it.
+        if name in _NUMBERS and isinstance(value, int) and (value == number or not needs):
             continue
-        name = _OTHER.get(name, name)
-        entry[key if name in entry else name] = value
+        usual = _OTHER.get(name, name)
+        entry[name if usual in entry or (usual != name and usual in named) else usual] = value
     return entry
 
 

@@ -70,7 +70,9 @@ class Outcome:
     formats: tuple[bool, ...] = ()
     """For every turn with a format reward, whether it was 1 or more."""
     usage: Usage = NO_TOKENS
-    """Tokens of the solver's replies; `Episode.helper_usage` has those of judges and summaries."""
+    """Tokens of the solver's replies."""
+    helper_usage: Usage = NO_TOKENS
+    """Tokens of judges and of summaries of the history."""
     seconds: float = 0.0
 
     @property
@@ -118,6 +120,7 @@ def outcome_of(
         turn_rewards=tuple(t.signals.total for t in episode.turns if t.signals.numeric_signals()),
         formats=tuple(ok for t in episode.turns if (ok := _well_formed(t)) is not None),
         usage=episode.usage,
+        helper_usage=episode.helper_usage,
         seconds=episode.seconds,
     )
 
@@ -372,7 +375,9 @@ class Metrics:
     invalid_tasks: int = 0
     infra_errors: int = 0
     usage: Usage = NO_TOKENS
-    """Tokens of the solver's replies; `Episode.helper_usage` has those of judges and summaries."""
+    """Tokens of the solver's replies."""
+    helper_usage: Usage = NO_TOKENS
+    """Tokens of judges and of summaries of the history."""
     seconds: float = 0.0
     """Wall time of all episodes, one after the other."""
 
@@ -400,6 +405,7 @@ def compute_all_metrics(results: Iterable[Result], *, ks: Sequence[int] | None =
         invalid_tasks=verdicts["invalid-task"],
         infra_errors=verdicts["infra-error"],
         usage=sum((outcome.usage for outcome in outcomes), NO_TOKENS),
+        helper_usage=sum((outcome.helper_usage for outcome in outcomes), NO_TOKENS),
         seconds=sum(outcome.seconds for outcome in outcomes),
     )
 

@@ -33,9 +33,10 @@ from nbrefine.models.local import LocalModel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.rewards.code import CodeExecutionReward
 from nbrefine.rewards.format import AnswerReward
+from nbrefine.rewards.judge import JudgeReward
 from nbrefine.runner import TrajectoryRunner, derived_seed
 from nbrefine.state import Action, State
-from nbrefine.values import Message, RewardType, Sampling, Signal, Task
+from nbrefine.values import Message, Reply, RewardType, Sampling, Signal, Task, Usage
 
 ANSWERS = {"one and one?": "2", "two and two?": "4", "three and three?": "6"}
 
@@ -682,6 +683,24 @@ def test_a_judge_for_all_is_that_of_environments_without_one(tmp_path: Path) -> 
         for trajectory in trajectories:
             signals = trajectory.episode.turns[0].signals
             assert [signal.name for signal in signals] == ["correctness", "critic"]
+
+
+def test_tokens_of_judges_are_counted_beside_the_solver_s(tmp_path: Path) -> None:
+    replies = [Reply("a", usage=Usage(5, 2)), Reply("b", usage=Usage(6, 3))]
+
+    def evaluated() -> EvaluationResult:
+        judge = JudgeReward([Reply("[[3]]", usage=Usage(11, 4))] * 2, "helpfulness")
+        with SingleTurnEnvironment([Problem(Task("t"))], rewards=[judge], name="judged") as env:
+            return run_evaluation(env, replies, samples=2, output_dir=tmp_path)
+
+    for result in (evaluated(), evaluated()):  # the second reads what the first has kept
+        metrics = result.metrics["judged"]
+        assert (metrics.usage, metrics.helper_usage) == (Usage(11, 5), Usage(22, 8))
+        told = result.to_dict()["metrics"]["judged"]
+        assert told["helper_usage"]["input_tokens"] == 22
+    row = result.rows["judged"][0].to_dict()
+    assert (row.pop("helper_input_tokens"), row.pop("helper_output_tokens")) == (11, 4)
+    assert Row.from_dict(row).outcome.helper_usage == Usage()  # as rows were before
 
 
 def test_a_mistake_in_the_last_environment_is_told_before_the_first_runs(tmp_path: Path) -> None:

@@ -263,6 +263,8 @@ def _remarks(metrics: Metrics, rows: Iterable[Row]) -> list[str]:
     if not math.isnan(reward.mean):
         mean = f"{reward.mean:.3g}{_error(reward.std_error, '.2g')}"
         tokens = f"{metrics.usage.total_tokens:,} tokens"
+        if helpers := metrics.helper_usage.total_tokens:
+            tokens = f"{tokens} and {helpers:,} of judges and summaries"
         told.append(f"reward of an episode {mean}; {tokens}, {metrics.seconds:.1f} s in all")
     return told
 

@@ -83,6 +83,8 @@ class Row:
             "input_tokens": outcome.usage.input_tokens,
             "output_tokens": outcome.usage.output_tokens,
             "cached_tokens": outcome.usage.cached_tokens,
+            "helper_input_tokens": outcome.helper_usage.input_tokens,
+            "helper_output_tokens": outcome.helper_usage.output_tokens,
             "seconds": outcome.seconds,
             "notebook": self.notebook,
             "findings": [asdict(finding) for finding in self.findings],
@@ -99,6 +101,8 @@ class Row:
         if row["verdict"] not in get_args(Verdict) or row["stop"] not in get_args(StopReason):
             raise ValueError(f"{row['verdict']!r} is no verdict, or {row['stop']!r} no reason")
         tokens = (row[f"{kind}_tokens"] for kind in ("input", "output", "cached"))
+        # Files of earlier versions do not tell them.
+        helpers = (row.get(f"helper_{kind}_tokens", 0) for kind in ("input", "output"))
         outcome = Outcome(
             task=row["task_index"],
             verdict="solved" if row.get("passing_but_wrong") else row["verdict"],
@@ -109,6 +113,7 @@ class Row:
             turn_rewards=tuple(math.nan if told is None else told for told in row["turn_rewards"]),
             formats=tuple(row["formats"]),
             usage=Usage(*tokens),
+            helper_usage=Usage(*helpers),
             seconds=row["seconds"],
         )
         return cls(

@@ -316,7 +316,10 @@ def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
             findings=(*unlikely, likely),
         ),
         row(0, 1, verdict="solved", solved_at=1, graded=False, formats=(False,)),
-        replace(row(1, 0, verdict="invalid-task"), detail="its reference fails"),
+        replace(
+            row(1, 0, verdict="invalid-task", helper_usage=Usage(1000, 11)),
+            detail="its reference fails",
+        ),
         replace(row(2, 0, verdict="infra-error"), detail="The server\nis gone"),
     ]
     config = EvalConfig.from_dict(
@@ -334,7 +337,7 @@ def test_the_table_tells_pass_at_k_grades_and_what_is_not_counted(
         "passing but wrong: 1 of 2 graded",
         "not counted: 1 whose task cannot be judged here; the last: its reference fails",
         "not counted: 1 that ended in trouble; the last: The server is gone",
-        "reward of an episode 0; 4,936 tokens, 0.0 s in all",
+        "reward of an episode 0; 4,936 tokens and 1,011 of judges and summaries, 0.0 s in all",
         *["possible trouble with the tests of set/0: All of them fail it alike"] * 3,
         "tests that may be wrong beside these: 1",
         "At temperature 0 the samples of a task hardly differ; see inference",

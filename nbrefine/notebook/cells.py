@@ -7,26 +7,16 @@ Markdown, because JupyterLab runs every code cell whatever its tags say.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from nbrefine.errors import InvalidTaskError
 from nbrefine.leftovers import stains
-from nbrefine.notebook import wording
-from nbrefine.notebook.codec import clean
+from nbrefine.notebook import form, wording
+from nbrefine.notebook.form import Cell
 from nbrefine.notebook.markdown import fence, plain, span, table
-from nbrefine.outputs import CellResult, Display, Output, Stream, Timing
 from nbrefine.rewards.tests import as_cell
 from nbrefine.values import Episode, Turn
-
-WIDGET = "application/vnd.jupyter.widget-view+json"
-"""Left out of cells: without its state a trusted JupyterLab shows an error in its place."""
-
-_SLIDES = {"summary": "slide", "plan": "slide", "rejected": "subslide", "result": "slide"}
-
-Cell = dict[str, Any]
 
 
 def build(episode: Episode, name: str) -> list[Cell]:
@@ -80,7 +70,7 @@ def _summary(episode: Episode, name: str) -> Cell:
         _warning(episode),
         *(plain(f"Setup: {cut}", 1_000) for cut in cuts),
     ]
-    return _markdown("ep-summary", "summary", parts)
+    return form.markdown("ep-summary", "summary", parts)
 
 
 def _guide(episode: Episode) -> str:
@@ -127,14 +117,14 @@ def _parameters(episode: Episode) -> list[Cell]:
         f"episode_seed = {episode.seed!r}\n"
         f"episode_files = {list(episode.task.files)!r}"
     )
-    return [_code("ep-params", "parameters", source, tags=["parameters"])]
+    return [form.code("ep-params", "parameters", source, tags=["parameters"])]
 
 
 def _setup(episode: Episode) -> list[Cell]:
     if episode.setup is not None:
-        return [_ran("ep-setup", "setup", episode.setup)]
+        return [form.ran("ep-setup", "setup", episode.setup)]
     if episode.task.setup:
-        return [_code("ep-setup", "setup", episode.task.setup)]
+        return [form.code("ep-setup", "setup", episode.task.setup)]
     return []
 
 
@@ -157,7 +147,7 @@ def _plan(step: int, turns: Sequence[Turn]) -> Cell:
         if turn.accepted and (turn.isolation != "fork" or turn.isolation_reason)
     ]
     parts = [f"## Step {step}", told, *where, *files, *cuts]
-    return _markdown(f"s{step:02d}-plan", "plan", parts)
+    return form.markdown(f"s{step:02d}-plan", "plan", parts)
 
 
 def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
@@ -170,7 +160,7 @@ def _rejected(turn: Turn, of: int, cell_id: str) -> Cell:
         "</details>",
         plain(wording.where(turn), 400),
     ]
-    return _markdown(cell_id, "rejected", parts)
+    return form.markdown(cell_id, "rejected", parts)
 
 
 def _details(turn: Turn) -> list[str]:
@@ -210,16 +200,16 @@ def _difference(step: int, turns: Sequence[Turn]) -> list[Cell]:
     if rows:
         parts.append(table(header, [[plain(name), *words] for name, *words in rows]))
     parts += (plain(told, 1_000) for told in wording.regressions(turns))
-    return [_markdown(f"s{step:02d}-diff", "diff", parts)]
+    return [form.markdown(f"s{step:02d}-diff", "diff", parts)]
 
 
 def _accepted(turn: Turn, cell_id: str) -> Cell:
     if turn.result is not None:
-        return _ran(cell_id, "accepted", turn.result)
+        return form.ran(cell_id, "accepted", turn.result)
     if (source := wording.runnable(turn)) is not None:
-        return _code(cell_id, "accepted", source)
+        return form.code(cell_id, "accepted", source)
     parts = [f"**Attempt {turn.attempt} was accepted**", fence(turn.code, lines=400)]
-    return _markdown(cell_id, "accepted", parts)
+    return form.markdown(cell_id, "accepted", parts)
 
 
 def _tests(episode: Episode) -> list[Cell]:
@@ -232,15 +222,15 @@ def _tests(episode: Episode) -> list[Cell]:
     passed = report is not None and report.solved
     runs = last is not None and wording.runnable(last) is not None
     if report and passed and runs and not report.problem and episode.kernel.language == "python":
-        outputs = [_output(output) for output in report.outputs]
+        outputs = [form.output(each) for each in report.outputs]
         try:
             source = as_cell(task.tests, task.entry_point or report.entry_point)
-            return [_code("ep-tests", "tests", source, outputs=outputs)]
+            return [form.code("ep-tests", "tests", source, outputs=outputs)]
         except InvalidTaskError:
             pass  # tests that do not parse are shown as they are
     why = "" if passed else ", as text, because no accepted attempt passes them all"
     shown = fence(task.tests, episode.kernel.language, lines=200)
-    return [_markdown("ep-tests", "tests", [f"The visible tests{why}:", shown])]
+    return [form.markdown("ep-tests", "tests", [f"The visible tests{why}:", shown])]
 
 
 def _final(episode: Episode) -> Cell:
@@ -252,113 +242,4 @@ def _final(episode: Episode) -> Cell:
     if best is not None and not best.accepted and best.code:
         parts += ["The best attempt's code, which was not accepted:"]
         parts.append(fence(best.code, wording.language(episode, best), lines=400))
-    return _markdown("ep-final", "result", parts)
-
-
-def _markdown(cell_id: str, role: str, parts: Sequence[str]) -> Cell:
-    return {
-        "cell_type": "markdown",
-        "id": cell_id,
-        "metadata": _metadata(role),
-        "source": clean("\n\n".join(part for part in parts if part)),
-    }
-
-
-def _code(
-    cell_id: str,
-    role: str,
-    source: str,
-    *,
-    tags: Sequence[str] = (),
-    outputs: Sequence[Cell] = (),
-    execution_count: int | None = None,
-) -> Cell:
-    return {
-        "cell_type": "code",
-        "id": cell_id,
-        "metadata": _metadata(role, tags),
-        "source": clean(source),
-        "outputs": list(outputs),
-        "execution_count": execution_count,
-    }
-
-
-def _metadata(role: str, tags: Sequence[str] = ()) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"nbrefine": {"role": role}}
-    if role in ("accepted", "rejected", "tests"):
-        tags = (f"nbrefine-{role}", *tags)
-    if tags:
-        metadata["tags"] = list(tags)
-    if role in _SLIDES:
-        metadata["slideshow"] = {"slide_type": _SLIDES[role]}
-    return metadata
-
-
-def _ran(cell_id: str, role: str, result: CellResult) -> Cell:
-    """Give a code cell with the outputs that it really had."""
-    cell = _code(
-        cell_id,
-        role,
-        result.source,
-        tags=() if result.ok else ("raises-exception",),
-        outputs=[_output(output) for output in result.outputs],
-        execution_count=result.execution_count,
-    )
-    if timing := _timing(result.timing):
-        cell["metadata"]["execution"] = timing
-    return cell
-
-
-def _timing(timing: Timing) -> dict[str, str]:
-    keys = {
-        "iopub.status.busy": timing.busy,
-        "iopub.execute_input": timing.input,
-        "shell.execute_reply": timing.reply,
-        "iopub.status.idle": timing.idle,
-    }
-    return {key: moment for key, moment in keys.items() if moment}
-
-
-def _output(output: Output) -> Cell:
-    if isinstance(output, Stream):
-        return {"output_type": "stream", "name": output.name, "text": clean(output.text)}
-    if isinstance(output, Display):
-        return _display(output)
-    return {
-        "output_type": "error",
-        "ename": clean(output.ename),
-        "evalue": clean(output.evalue),
-        "traceback": [clean(line) for line in output.traceback],
-    }
-
-
-def _display(output: Display) -> Cell:
-    data = {mime: _mime(mime, value) for mime, value in output.data.items() if mime != WIDGET}
-    metadata = _json(output.metadata, default={})
-    shown: Cell = {"output_type": "display_data", "data": data, "metadata": metadata}
-    if output.execution_count is not None:
-        shown |= {"output_type": "execute_result", "execution_count": output.execution_count}
-    return shown
-
-
-def _mime(mime: str, value: Any) -> Any:
-    """Give a value as the notebook format wants it: JSON for JSON types, text for others."""
-    if is_json(mime):
-        return _json(value, default=clean(repr(value)))
-    return clean(value if isinstance(value, str) else json.dumps(value, default=repr))
-
-
-def _json(value: Any, *, default: Any) -> Any:
-    """Give a value as plain JSON; the default for NaN, for which JupyterLab refuses the file."""
-    try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=repr)
-    except ValueError:
-        return default
-    return json.loads(clean(text))
-
-
-def is_json(mime: str) -> bool:
-    """Tell whether the notebook format takes a type's value as JSON and not as text."""
-    return mime == "application/json" or (
-        mime.startswith("application/") and mime.endswith("+json")
-    )
+    return form.markdown("ep-final", "result", parts)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from nbrefine.errors import RecordError
-from nbrefine.notebook import cells
+from nbrefine.notebook import cells, form
 from nbrefine.notebook.codec import SCHEMA, Packer, Unpacker, clean, damaged, digest
 from nbrefine.notebook.wording import title
 from nbrefine.outputs import CellResult
@@ -198,7 +198,7 @@ def _code_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _joined_output(output: Mapping[str, Any]) -> dict[str, Any]:
     data = {
-        mime: value if cells.is_json(mime) else _joined(value)
+        mime: value if form.is_json(mime) else _joined(value)
         for mime, value in output.get("data", {}).items()
     }
     return {**output, "text": _joined(output.get("text", "")), "data": data}

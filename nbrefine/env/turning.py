@@ -170,9 +170,9 @@ class Turning:
     def _unplanned(self, here: Turned, move: RunCell | Nothing) -> Turned:
         """Tell of a reply that holds no plan although one was asked for."""
         told = move.problem if isinstance(move, Nothing) else "The cell was not run."
-        turn = replace(here.turn, kind="plan", extraction=_not_code(move.extraction))
-        told = f"A plan was asked for. {told}"
-        return replace(here, turn=self._fed_back(turn, told, move), missed=True)
+        told = " ".join(part for part in ("A plan was asked for.", told, move.note) if part)
+        turn = replace(here.turn, kind="plan", extraction=_not_code(move.extraction), feedback=told)
+        return replace(here, turn=turn, missed=True)
 
     async def _inspected(self, here: Turned, move: Inspect | ReadFile) -> Turned:
         if isinstance(move, Inspect):

@@ -1,0 +1,470 @@
+"""Work in steps on one live kernel: what is accepted, what is given up, and how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbrefine.env import MultiStepEnvironment
+from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.kernel import Kernel
+from nbrefine.planning import StepLimits
+from nbrefine.postconditions import file_written, frame, holds, in_range
+from nbrefine.state import Action, State
+from nbrefine.values import AnswerForm, Episode, Reply, Subtask, Task, Tool, ToolCall, Turn
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def session(folder: Path) -> Iterator[Kernel]:
+    """One kernel of ours for all tests; each begins with names of its own."""
+    with Kernel.start(cwd=folder) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def kernel(session: Kernel, folder: Path) -> Kernel:
+    for path in folder.iterdir():
+        path.unlink()
+    assert session.run("%reset -sf").result().ok
+    return session
+
+
+def cell(code: str) -> Action:
+    return Action.from_text(f"Next.\n\n```python\n{code}\n```\n")
+
+
+def called(name: str, /, **arguments: object) -> Action:
+    reply = Reply("", finish="tool-calls", tool_calls=(ToolCall(name, arguments),))
+    return Action.from_reply(reply)
+
+
+def text(words: str) -> Action:
+    return Action.from_reply(Reply(words))
+
+
+def driven(env: MultiStepEnvironment, *actions: Action) -> State:
+    state, _ = env.reset(seed=0)
+    for action in actions:
+        state = env.step(state, action).next_state
+    return state
+
+
+def episode_of(state: State) -> Episode:
+    episode: Episode = state.hidden.episode
+    return episode
+
+
+def newest(state: State) -> Turn:
+    return episode_of(state).turns[-1]
+
+
+def prompt(state: State) -> str:
+    return "\n\n".join(message.content for message in state.observation.messages)
+
+
+TWO = (
+    Subtask("Load the rows", postconditions=(holds("len(rows) == 3"),)),
+    Subtask("Write them", needs=(1,), postconditions=(file_written("out.txt"),)),
+)
+
+
+def test_steps_share_the_session_and_each_is_done_when_its_postconditions_hold(
+    kernel: Kernel, folder: Path
+) -> None:
+    with MultiStepEnvironment(Task("Write rows", subtasks=TWO), kernel=kernel) as env:
+        state = driven(
+            env,
+            cell("rows = [1, 2]"),
+            cell("rows = [1, 2, 3]"),
+            cell("open('out.txt', 'w').write(repr(rows))"),
+        )
+    episode = episode_of(state)
+    assert [(turn.step, turn.attempt, turn.accepted) for turn in episode.turns] == [
+        (1, 1, False),
+        (1, 2, True),
+        (2, 1, True),
+    ]
+    failed = episode.turns[0]
+    assert failed.result is not None
+    assert failed.result.ok
+    assert failed.tests is not None
+    assert [(case.status, case.got) for case in failed.tests.cases] == [("failed", "2")]
+    assert "len(rows) == 3" in failed.feedback
+    assert (folder / "out.txt").read_text() == "[1, 2, 3]"
+    digest = hashlib.sha256(b"[1, 2, 3]").hexdigest()
+    assert [(a.path, a.size, a.sha256) for a in episode.artifacts] == [("out.txt", 9, digest)]
+    assert episode.stop is not None
+    assert (episode.stop.reason, episode.stop.detail) == ("solved", "2 steps done, 2 checks held")
+    assert kernel.run("rows").result().text == "[1, 2, 3]\n"
+
+
+def test_a_cell_that_writes_the_file_and_then_fails_leaves_no_file(
+    kernel: Kernel, folder: Path
+) -> None:
+    task = Task("Write", subtasks=(Subtask("Write", postconditions=(file_written("out.txt"),)),))
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        state = driven(env, cell("open('out.txt', 'w').write('half')\n1 / 0"))
+    assert not (folder / "out.txt").exists()
+    assert (
+        "out.txt"
+        not in prompt(state).partition("Files in the working folder")[2].partition("</files")[0]
+    )
+    assert newest(state).artifacts == ()
+
+
+def test_without_a_plan_every_cell_that_ran_ends_a_step_and_an_answer_ends_the_work(
+    kernel: Kernel,
+) -> None:
+    with MultiStepEnvironment(Task("What is 6 times 7?"), kernel=kernel) as env:
+        state = driven(
+            env, cell("x = 6"), cell("oops"), cell("y = x * 7"), cell("print('ANSWER:', y)")
+        )
+    episode = episode_of(state)
+    assert [(turn.step, turn.attempt) for turn in episode.turns] == [(1, 1), (2, 1), (2, 2), (3, 1)]
+    assert episode.answer is not None
+    assert (episode.answer.text, episode.answer.turn) == ("42", 4)
+    assert episode.solved
+    assert "nothing else checks it" in episode.stop.detail if episode.stop else False
+
+
+def test_the_model_may_make_a_plan_whose_checks_hold_for_its_steps(kernel: Kernel) -> None:
+    plan = "```plan\n- goal: Make x\n  check: x > 1\n- goal: Say it\n```"
+    with MultiStepEnvironment(Task("Make x and say it"), kernel=kernel) as env:
+        state = driven(env, text(plan), cell("x = 1"))
+        assert [turn.kind for turn in episode_of(state).turns] == ["plan", "attempt"]
+        assert (newest(state).accepted, newest(state).step) == (False, 1)
+        assert "Make x (now)" in prompt(state)
+        for action in (cell("x = 2"), cell("print('ANSWER:', x)")):
+            state = env.step(state, action).next_state
+    episode = episode_of(state)
+    assert [subtask.goal for subtask in episode.plans[0].subtasks] == ["Make x", "Say it"]
+    assert (episode.plans[0].origin, episode.plans[0].since) == ("model", 2)
+    assert episode.answer is not None
+    assert episode.answer.text == "2"
+
+
+def test_a_plan_that_is_asked_for_is_asked_again_once_and_then_done_without(
+    kernel: Kernel,
+) -> None:
+    with MultiStepEnvironment(Task("Count"), kernel=kernel, planning="ask") as env:
+        state = driven(env, cell("x = 1"))
+        assert (newest(state).kind, newest(state).verdict) == ("plan", "failed")
+        assert "plan" in newest(state).feedback
+        assert (state.hidden.wants, newest(state).result) == ("plan", None)
+        for action in (text("no idea"), cell("x = 1")):
+            state = env.step(state, action).next_state
+    assert newest(state).accepted
+    assert episode_of(state).plans == ()
+
+
+def test_a_plan_with_a_check_that_no_cell_can_run_is_fed_back(kernel: Kernel) -> None:
+    plan = "```plan\n- goal: Make x\n  check: {}\n```"
+    with MultiStepEnvironment(Task("Count"), kernel=kernel, planning="ask") as env:
+        state = driven(env, text(plan.format("x >")))
+        assert (newest(state).kind, newest(state).verdict) == ("plan", "failed")
+        assert "x >" in newest(state).feedback
+    assert episode_of(state).plans == ()
+
+
+def test_a_step_that_is_used_up_is_planned_anew_and_the_task_s_postconditions_stay(
+    kernel: Kernel,
+) -> None:
+    limits = StepLimits(attempts=2)
+    with MultiStepEnvironment(
+        Task("Write rows", subtasks=TWO), kernel=kernel, limits_per_step=limits
+    ) as env:
+        state = driven(env, cell("rows = [1]"), cell("rows = [2]"))
+        assert state.hidden.wants == "plan"
+        assert "2 attempts" in prompt(state)
+        for action in (
+            text("```plan\n- Make three numbers\n```"),
+            cell("three = (1, 2, 3)"),
+            cell("rows = list(three)"),
+            cell("open('out.txt', 'w').write('x')"),
+        ):
+            state = env.step(state, action).next_state
+    episode = episode_of(state)
+    assert episode.plan is not None
+    goals = [subtask.goal for subtask in episode.plan.subtasks]
+    assert goals == ["Load the rows", "Make three numbers", "Load the rows", "Write them"]
+    assert episode.plan.subtasks[3].needs == (3,)
+    assert episode.plan.reason != ""
+    assert [turn.step for turn in episode.turns] == [1, 1, 1, 2, 3, 4]
+    assert episode.solved
+
+
+def test_what_is_given_up_blocks_what_needs_it_and_the_rest_is_done(kernel: Kernel) -> None:
+    subtasks = (*TWO, Subtask("Say hello", postconditions=(holds("hello == 'hi'"),)))
+    limits = StepLimits(attempts=2)
+    with MultiStepEnvironment(
+        Task("Do it", subtasks=subtasks), kernel=kernel, limits_per_step=limits, planning="none"
+    ) as env:
+        state = driven(env, cell("rows = [1]"), cell("rows = [1, 2]\n"))
+        assert (state.hidden.now.step, state.hidden.now.blocked) == (3, (2,))
+        state = env.step(state, cell("hello = 'hi'")).next_state
+    episode = episode_of(state)
+    assert episode.turns[-1].accepted
+    assert episode.stop is not None
+    assert episode.stop.reason == "gave-up"
+    assert "step 1 (Load the rows) was given up after 2 attempts" in episode.stop.detail
+    assert "step 2" in episode.stop.detail
+    assert episode.verdict == "failed"
+
+
+def test_a_repeated_attempt_uses_up_its_step_before_the_limit_does(kernel: Kernel) -> None:
+    limits = StepLimits(attempts=9)
+    with MultiStepEnvironment(
+        Task("Do it", subtasks=TWO[:1]), kernel=kernel, limits_per_step=limits, max_replans=0
+    ) as env:
+        state = driven(env, cell("rows = [1]"), cell("rows = [1]"))
+        assert state.hidden.escalated
+        state = env.step(state, cell("rows = [1]")).next_state
+    assert episode_of(state).stop is not None
+    assert episode_of(state).stop.reason == "gave-up"  # type: ignore[union-attr]
+
+
+def test_the_best_attempt_is_adopted_where_that_was_asked_for_and_never_called_solved(
+    kernel: Kernel,
+) -> None:
+    checks = (holds("x > 0"), holds("y > 0"))
+    task = Task("Do it", subtasks=(Subtask("x, y", postconditions=checks), Subtask("go on")))
+    with MultiStepEnvironment(
+        task,
+        kernel=kernel,
+        limits_per_step=StepLimits(attempts=3),
+        max_replans=0,
+        accept_best=True,
+    ) as env:
+        state = driven(env, cell("x = y = 0"), cell("x = 5; y = 0"), cell("x = y = 9; 1 / 0"))
+        episode = episode_of(state)
+        assert [turn.accepted for turn in episode.turns] == [False, True, False]
+        assert episode.turns[1].verdict == "failed"
+        assert "best" in episode.turns[1].isolation_reason
+        assert "x: int = 5" in prompt(state)
+        state = env.step(state, cell("z = x + y")).next_state
+    episode = episode_of(state)
+    assert newest(state).accepted
+    assert kernel.run("x, y, z").result().text == "(5, 0, 5)\n"
+    assert episode.stop is not None
+    assert (episode.stop.reason, "step 1" in episode.stop.detail) == ("gave-up", True)
+
+
+def test_limits_of_tokens_and_turns_end_a_step_and_the_episode(kernel: Kernel) -> None:
+    from nbrefine.values import Usage
+
+    dear = Action.from_reply(Reply("```python\nrows = [1]\n```", usage=Usage(90, 20)))
+    with MultiStepEnvironment(
+        Task("Do it", subtasks=TWO[:1]),
+        kernel=kernel,
+        limits_per_step=StepLimits(tokens=100),
+        max_replans=0,
+    ) as env:
+        state = driven(env, dear)
+    assert episode_of(state).stop is not None
+    with MultiStepEnvironment(Task("Do it"), kernel=kernel, max_turns=2) as env:
+        state = driven(env, cell("x = 1"), cell("x = 2"))
+    episode = episode_of(state)
+    assert episode.stop is not None
+    assert (episode.stop.reason, episode.verdict) == ("max-turns", "failed")
+
+
+def test_an_answer_in_the_wrong_form_or_too_early_is_fed_back(kernel: Kernel) -> None:
+    form = AnswerForm("fields", fields=("mean", "sd"))
+    task = Task("Describe", subtasks=TWO[:1], answer=form)
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        state = driven(env, text("```answer\n@mean[2] @sd[1]\n```"))
+        early = newest(state)
+        assert (early.kind, early.verdict, early.step) == ("answer", "failed", 1)
+        assert "step 1 (Load the rows)" in early.feedback
+        for action in (cell("rows = [1, 2, 3]"), text("```answer\n@mean[2]\n```")):
+            state = env.step(state, action).next_state
+        assert (newest(state).kind, newest(state).verdict) == ("answer", "failed")
+        assert "sd" in newest(state).feedback
+        assert "All steps are done" in prompt(state)
+        state = env.step(state, text("```answer\n@mean[2] @sd[1]\n```")).next_state
+    episode = episode_of(state)
+    assert episode.answer is not None
+    assert episode.answer.value == {"mean": "2", "sd": "1"}
+    assert (episode.turns[-1].kind, episode.turns[-1].verdict) == ("answer", "solved")
+    assert episode.solved
+
+
+def test_a_value_is_read_where_a_cell_binds_it_and_its_checks_hold(kernel: Kernel) -> None:
+    form = AnswerForm("value", postconditions=(in_range("answer", low=0, high=1),))
+    with MultiStepEnvironment(Task("A share", answer=form), kernel=kernel) as env:
+        state = driven(env, cell("answer = 40"))
+        assert newest(state).accepted
+        assert "not taken" in newest(state).feedback
+        assert "0 <= answer <= 1" in newest(state).feedback
+        state = env.step(state, cell("answer = 0.4")).next_state
+    episode = episode_of(state)
+    assert episode.answer is not None
+    assert (episode.answer.value, episode.answer.text) == (0.4, "0.4")
+    assert episode.stop is not None
+    assert "1 checks" in episode.stop.detail
+
+
+def test_visible_tests_of_the_whole_task_decide_on_the_answer(kernel: Kernel) -> None:
+    task = Task("Make x", tests="assert x == 3", answer=AnswerForm())
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        state = driven(env, cell("x = 2\nprint('ANSWER: two')"))
+        assert episode_of(state).stop is None
+        assert newest(state).accepted
+        assert "x == 3" in newest(state).feedback
+        state = env.step(state, cell("x = 3\nprint('ANSWER: three')")).next_state
+    assert episode_of(state).solved
+
+
+def test_visible_tests_hold_at_the_end_of_all_steps_without_an_answer(kernel: Kernel) -> None:
+    task = Task("Make rows", subtasks=TWO[:1], tests="assert sum(rows) == 6")
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        state = driven(env, cell("rows = [0, 0, 0]"))
+        assert episode_of(state).stop is None
+        assert "0/1 tests of the whole task" in newest(state).feedback
+        state = env.step(state, cell("rows = [1, 2, 3]")).next_state
+    assert episode_of(state).solved
+    assert [turn.step for turn in episode_of(state).turns] == [1, 2]
+
+
+def test_files_answer_where_they_were_written_in_the_episode(kernel: Kernel, folder: Path) -> None:
+    (folder / "old.txt").write_text("old")
+    form = AnswerForm("files", files=("new.txt", "old.txt"))
+    with MultiStepEnvironment(Task("Write", answer=form), kernel=kernel) as env:
+        state = driven(env, text("```answer\ndone\n```"))
+        told = newest(state).feedback
+        assert "new.txt is not there; old.txt was not written by a cell of yours" in told
+        write = "for name in ('new.txt', 'old.txt'):\n    open(name, 'w').write({!r})"
+        for action in (
+            cell(write.format("")),
+            text("```answer\ndone\n```"),
+            cell(write.format("ab")),
+            text("```answer\nBoth hold ab.\n```"),
+        ):
+            state = env.step(state, action).next_state
+    episode = episode_of(state)
+    assert "new.txt is empty" in episode.turns[2].feedback
+    assert episode.answer is not None
+    assert episode.answer.text == "Both hold ab."
+    assert [(file.path, file.size) for file in episode.answer.files] == [
+        ("new.txt", 2),
+        ("old.txt", 2),
+    ]
+
+
+def test_a_look_runs_no_cell_keeps_nothing_and_is_told(kernel: Kernel, folder: Path) -> None:
+    (folder / "data.csv").write_text("a,b\n1,2\n3,4\n")
+    task = Task("Look", files=("data.csv",), setup="numbers = list(range(100))")
+    with MultiStepEnvironment(task, kernel=kernel, style="tools") as env:
+        state = driven(
+            env,
+            called("inspect_variable", name="numbers"),
+            called("read_file", path="data.csv", start=2),
+            called("read_file", path="/etc/passwd"),
+            called("inspect_variable", name="nothing"),
+        )
+    turns = episode_of(state).turns
+    assert [turn.kind for turn in turns] == ["inspection"] * 4
+    assert [turn.verdict for turn in turns] == ["solved", "solved", "failed", "failed"]
+    assert [(turn.result, turn.accepted, turn.step) for turn in turns] == [(None, False, 1)] * 4
+    assert "numbers: list of length 100" in turns[0].feedback
+    assert "[19] 19" in turns[0].feedback
+    assert "lines 2 to 3 of 3" in turns[1].feedback
+    assert "3,4" in turns[1].feedback
+    assert "outside" in turns[2].feedback
+    assert "root" not in turns[2].feedback
+    assert "There is no variable nothing" in turns[3].feedback
+
+
+def test_tools_are_offered_as_they_are_of_use(kernel: Kernel) -> None:
+    def names(state: State) -> list[str]:
+        tools: tuple[Tool, ...] = state.observation.available_tools
+        return [tool.name for tool in tools]
+
+    with MultiStepEnvironment(Task("Do it", subtasks=TWO[:1]), kernel=kernel, style="tools") as env:
+        state = driven(env)
+        assert names(state) == ["run_cell", "inspect_variable", "read_file"]
+        state = env.step(state, called("run_cell", code="rows = [1, 2, 3]")).next_state
+        assert (newest(state).code, names(state)) == ("rows = [1, 2, 3]", [])
+    with MultiStepEnvironment(Task("Do it"), kernel=kernel, style="tools") as env:
+        state = driven(env)
+        assert names(state)[-2:] == ["make_plan", "finish"]
+        state = env.step(state, called("finish", answer="it is done")).next_state
+    assert episode_of(state).answer is not None
+    with MultiStepEnvironment(Task("Do it"), kernel=kernel) as env:
+        assert names(driven(env)) == []
+
+
+PICTURE = """\
+import base64
+from IPython.display import Image, display
+png = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+display(Image(png))
+"""
+
+
+@pytest.mark.parametrize("images", [True, False])
+def test_pictures_are_told_and_go_with_the_next_prompt_where_asked_for(
+    kernel: Kernel, images: bool
+) -> None:
+    with MultiStepEnvironment(Task("Draw"), kernel=kernel, images=images) as env:
+        state = driven(env, cell(PICTURE))
+        assert "image/png 1x1" in newest(state).feedback
+        shown = [image.mime for message in state.observation.messages for image in message.images]
+        assert shown == (["image/png"] if images else [])
+        state = env.step(state, cell("x = 1")).next_state
+        assert not any(message.images for message in state.observation.messages)
+
+
+def test_stepping_twice_from_one_state_gives_two_futures(kernel: Kernel) -> None:
+    with MultiStepEnvironment(Task("Do it", setup="items = []"), kernel=kernel) as env:
+        start = driven(env)
+        one = env.step(start, cell("items.append(1)")).next_state
+        two = env.step(start, cell("items += [2, 2]")).next_state
+        assert env.spec.pure_step
+        for state, length in ((one, 1), (two, 2), (start, 0)):
+            after = env.step(state, cell("print(len(items))")).next_state
+            result = newest(after).result
+            assert result is not None
+            assert result.text == f"{length}\n"
+
+
+def test_a_frame_is_checked_by_its_columns(kernel: Kernel) -> None:
+    checks = (frame("df", rows=2, columns=["a", "c"]),)
+    task = Task("Make df", subtasks=(Subtask("Make df", postconditions=checks),))
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        state = driven(env, cell("import pandas as pd\ndf = pd.DataFrame({'a': [1, 2]})"))
+        assert '"c" in df.columns' in newest(state).feedback
+        state = env.step(
+            state, cell("import pandas as pd\ndf = pd.DataFrame({'a': [1, 2], 'c': 0})")
+        ).next_state
+    assert episode_of(state).solved
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Task("t", subtasks=(Subtask("s", postconditions=(file_written("x"),)), Subtask("u", (3,)))),
+        Task("t", tests="assert ("),
+    ],
+)
+def test_a_task_that_cannot_be_worked_on_is_refused(task: Task, kernel: Kernel) -> None:
+    with MultiStepEnvironment(task, kernel=kernel) as env, pytest.raises(InvalidTaskError):
+        env.reset()
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    for settings in ({"max_turns": 0}, {"max_replans": -1}, {"planning": "x"}, {"style": "x"}):
+        with pytest.raises(UsageError):
+            MultiStepEnvironment(Task("t"), **settings)  # type: ignore[arg-type]
+    with pytest.raises(UsageError):
+        MultiStepEnvironment([])

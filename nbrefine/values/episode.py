@@ -199,7 +199,9 @@ class Episode:
             return self.stop.reason
         if not self.turns:
             return "infra-error" if self.stop is not None else "failed"
-        return self.turns[-1].verdict
+        last = self.turns[-1].verdict
+        # A step that went well is no success of an episode that ended otherwise.
+        return "failed" if last == "solved" and self.stop is not None else last
 
     @property
     def attempts(self) -> tuple[Turn, ...]:

@@ -206,12 +206,12 @@ class Grader(Closing):
     ) -> str:
         """Tell of tests that pass what no program can be sent, or give "".
 
-        What a program says may be made up, so that functions that do nothing are asked, too.
+        What a program says may be made up, so that one that does nothing is asked, too.
         """
         missed = [case for check in checks for case in check.result.report.cases if not case.passed]
         if not (missed and all(map(_is_unsent, missed))):
             return ""
-        idle = "\n".join(f"def {name}(*_, **__): pass" for name in _defined(code))
+        idle = "\n".join(_idle(code))
         again = [
             await self._check(task, tests, idle, limits, again=False)
             for tests in (task.tests, task.hidden_tests)
@@ -329,7 +329,7 @@ class _Check:
 _UNSENT = "CannotSend: "
 _CAN_BE_SENT = (
     "Pass numbers, texts, containers of them, arrays, functions or instances of the tests' own "
-    "classes"
+    "classes, and make objects of the code's classes where these would be derived from"
 )
 
 
@@ -342,11 +342,15 @@ def _missed(check: _Check, *, unsent: bool = False) -> set[str]:
     return {case.name for case in cases if _is_unsent(case) or not unsent}
 
 
-def _defined(code: str) -> list[str]:
-    """Give the names of a program's functions and classes."""
+def _idle(code: str) -> Iterator[str]:
+    """Give a program's functions and classes without what they do."""
     tree = parse(code)
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return [node.name for node in (tree.body if tree else []) if isinstance(node, kinds)]
+    for node in tree.body if tree else []:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"def {node.name}(*_, **__): pass"
+        elif isinstance(node, ast.ClassDef):
+            yield f"class {node.name}:\n    def __init__(self, *_, **__): pass"
+            yield "    def __getattr__(self, name): return lambda *_, **__: None"
 
 
 def _solves(result: CodeExecutionResult) -> bool:

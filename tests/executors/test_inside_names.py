@@ -197,6 +197,17 @@ assert add(1, open("/dev/null"))
     assert told.cases[5]["expression"] == "add(2, 2) == 5"
 
 
+def test_tests_that_derive_from_a_class_of_the_code_are_told_so(bare: Bare) -> None:
+    code = "class Animal:\n    legs = 4\nclass Dog(Animal):\n    pass\n"
+    told = bare.check(
+        code, "assert Dog().legs == 4\nclass Cat(Animal):\n    pass\nassert Cat().legs == 4\n"
+    )
+    assert [case["status"] for case in told.cases] == ["passed", "error"]
+    assert told.messages_of_cases[1] == (
+        "CannotSend: the tests derive class Cat from the code's class Animal"
+    )
+
+
 def test_results_are_told_in_the_order_of_the_seam(bare: Bare) -> None:
     told = bare.check("def f(): return 1\n", "assert f() == 1\ndef test_x(tmp_path): assert f()\n")
     assert [next(iter(message)) for message in told.messages] == ["cases", "code", "case", "case"]

@@ -351,6 +351,27 @@ def test_tests_that_pass_what_cannot_be_sent_count_for_nobody(grader: Grader) ->
     assert "Pass numbers, texts" in grade.detail
 
 
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "class Dog(Animal):\n    pass\nassert Dog().speak() == 'x'",
+        "def test_it():\n    class Dog(Animal): pass\n    assert Dog().speak() == 'x'",
+        "Dog = type('Dog', (Animal,), {})\nassert Dog().speak() == 'x'",
+    ],
+)
+def test_tests_that_derive_from_the_code_s_classes_count_for_nobody(
+    grader: Grader, tests: str
+) -> None:
+    code = "class Animal:\n    def speak(self):\n        return 'x'\n"
+    task = Task("Write Animal.", tests=tests)
+    grade = grader.grade(task, code).result(60)
+    assert grade.verdict == "invalid-task"
+    assert "the tests derive class Dog from the code's class Animal. Pass" in grade.detail
+    assert "make objects of the code's classes" in grade.detail
+    both = replace(task, tests=f"{tests}\nassert Animal().speak() == 'y'")
+    assert grader.grade(both, code).result(60).verdict == "failed"
+
+
 def test_a_program_cannot_say_so_itself_or_have_other_failures_forgiven(grader: Grader) -> None:
     made_up = (
         "class CannotSend(Exception): pass\n"

@@ -33,6 +33,13 @@ class Unsendable(Exception):
     """A value that cannot be sent to the other process, with the reason."""
 
 
+class CannotSend(BaseException):
+    """The tests do what they cannot with code that is in another process, with the reason.
+
+    Not an `Exception`, or a test that waits for one of the code's would take this for it.
+    """
+
+
 class Malformed(Exception):
     """What came is not what `Packer` makes."""
 

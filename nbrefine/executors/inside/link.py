@@ -17,7 +17,7 @@ from typing import Any
 
 from . import flows, frames, proxies
 from .clock import Clock, Overdue
-from .kinds import Malformed, Unsendable, string, whole
+from .kinds import CannotSend, Malformed, Unsendable, string, whole
 from .lending import Lent, refuse
 from .peer import Gone, Peer
 from .plain import Packer, Unpacker, become, is_container
@@ -29,13 +29,6 @@ BROKEN = "the code broke the connection it is asked over"
 
 PLACE = "_nbrefine_place"
 """The attribute of an exception of the code that tells where in it it was raised."""
-
-
-class CannotSend(BaseException):
-    """The tests pass what cannot be sent to the code's process.
-
-    Not an `Exception`, or a test that waits for one of the code's would take this for it.
-    """
 
 
 class Reference:

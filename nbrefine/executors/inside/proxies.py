@@ -15,6 +15,8 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 
+from .kinds import CannotSend
+
 NUMBER, LINK, KNOWN = "_nbrefine_number", "_nbrefine_link", "_nbrefine_known"
 EQUATES = "_nbrefine_equates"
 
@@ -78,6 +80,15 @@ class Code:
 
 class CodeClass(type):
     """A class of the code: calling it makes an object there."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **_: Any
+    ) -> CodeClass:
+        """Make one that the code has, and none of the tests' own."""
+        if LINK not in body:
+            base = next(each.__name__ for each in bases if isinstance(each, CodeClass))
+            raise CannotSend(f"the tests derive class {name} from the code's class {base}")
+        return super().__new__(cls, name, bases, body)
 
     def __call__(cls, *arguments: Any, **named: Any) -> Any:
         return link(cls).request("call", cls, *arguments, **named)

@@ -66,7 +66,7 @@ class Action:
     @classmethod
     def from_reply(cls, reply: Reply) -> Action:
         """Make an action of a model's reply."""
-        return cls(text=reply.text, reply=reply)
+        return cls(text=reply.text, tool_calls=reply.tool_calls, reply=reply)
 
     @classmethod
     def from_code(cls, code: str) -> Action:

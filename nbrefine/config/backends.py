@@ -14,7 +14,7 @@ from nbrefine.config.evaluation import VLLM_URL, ModelConfig
 from nbrefine.errors import UsageError
 from nbrefine.models import Model
 from nbrefine.notebook import load
-from nbrefine.values import Message, Reply, Sampling
+from nbrefine.values import Message, Reply, Sampling, Tool
 
 
 class BackendFactory:
@@ -69,6 +69,7 @@ class Throttled:
 
     def __init__(self, model: Model, calls: int) -> None:
         self.model = model
+        self.takes_images = getattr(model, "takes_images", False)
         self._free = asyncio.Semaphore(calls)
 
     @property
@@ -85,13 +86,14 @@ class Throttled:
         sampling: Sampling = Sampling(),
         budget: Budget | None = None,
         on_text: Callable[[str], None] | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Run[Reply]:
         """Ask for a reply as soon as it is this call's turn; see `Model.complete`."""
 
         async def in_turn() -> Reply:
             async with self._free:
                 return await self.model.complete(
-                    messages, sampling=sampling, budget=budget, on_text=on_text
+                    messages, sampling=sampling, budget=budget, on_text=on_text, tools=tools
                 )
 
         return Run(in_turn())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from nbrefine._portal import Run
 from nbrefine.budget import Budget
 from nbrefine.errors import UsageError
-from nbrefine.values import Episode, Message, Reply, Sampling
+from nbrefine.values import Episode, Message, Reply, Sampling, Tool
 
 if TYPE_CHECKING:
     from nbrefine.models.openai import OpenAIBackend
@@ -23,7 +23,12 @@ FORMS = (
 
 
 class Model(Protocol):
-    """Anything that answers a list of messages."""
+    """Anything that answers a list of messages.
+
+    One that takes images of messages says so by an attribute `takes_images` that is true; any
+    other is never sent one.  A model that is asked for text and fenced code alone may do without
+    the parameter `tools`: it is given only where there are some.
+    """
 
     @property
     def name(self) -> str:
@@ -48,6 +53,7 @@ class Model(Protocol):
         sampling: Sampling = ...,
         budget: Budget | None = None,
         on_text: Callable[[str], None] | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Run[Reply]:
         """Ask for one reply.
 
@@ -59,6 +65,7 @@ class Model(Protocol):
             since it alone sees the retries.
         on_text: called on the portal with each piece of text as it arrives; must not block.
             An empty piece says that the reply broke off and begins anew.
+        tools: what the model may call; its calls are in `Reply.tool_calls`.
 
         Raises
         ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -27,6 +28,12 @@ EXCERPT = 300
 TRANSIENT = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses worth another try: the official client's, and 425 Too Early of RFC 8470."""
 
+_TOOLS = re.compile(
+    r"support tool|tools? (?:is |are )?not supported|unsupported param\w*: tool"
+    r"|tools? (?:param|choice requires)",
+    re.IGNORECASE,
+)
+"""How Ollama, OpenRouter, llama.cpp and vLLM say that a model is not served with tools."""
 
 _SILENT = (httpx2.ReadTimeout, httpx2.WriteTimeout)
 _BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError, httpx2.DecodingError)
@@ -88,6 +95,16 @@ def is_filtered(failure: Exception) -> bool:
     )
 
 
+def spoiled_call(failure: Exception) -> str | None:
+    """Give the call of a tool that the model wrote and the server could not read, as Groq's say it.
+
+    None is given where the failure is another.
+    """
+    if isinstance(failure, openai.APIError) and _code(failure) == "tool_use_failed":
+        return str(_body(failure).get("failed_generation") or "")
+    return None
+
+
 def rules_out_replies(failure: Exception) -> bool:
     """Tell whether a failure to list the models shows that no call would be answered.
 
@@ -107,6 +124,9 @@ def _refused(failure: openai.APIStatusError, url: str) -> Fault:
         return Fault(
             ModelAuthError, said, "Check the key: api_key=… or OPENAI_API_KEY", again=False
         )
+    if status not in (408, 429) and _TOOLS.search(words):
+        hint = 'Ask the model for fenced code instead: style="fenced"'
+        return Fault(ModelRequestError, said, hint, again=False)
     if status == 404:
         hint = "Check the model's name and the base URL, which mostly ends in /v1"
         return Fault(ModelUnavailableError, said, hint, again=False)

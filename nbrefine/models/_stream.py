@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from nbrefine.models._calls import Calls
 from nbrefine.models._replies import tidy
 from nbrefine.redaction import clean_text
 from nbrefine.values import Finish, Reply, Sampling, Usage
@@ -34,6 +35,7 @@ class Draft:
     def __init__(self) -> None:
         self.finish: str | None = None
         self.usage = Usage()
+        self.calls = Calls()
         self._model = ""
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -60,7 +62,7 @@ class Draft:
         except (ValueError, TypeError, AttributeError) as error:
             raise UnreadableReply(f"sent a reply that cannot be read ({error})") from error
         if self.finish is None:
-            received = sum(map(len, self._text))
+            received = sum(map(len, self._text)) + self.calls.received
             raise UnreadableReply(
                 f"broke off its reply after {received} characters"
                 if received
@@ -78,6 +80,7 @@ class Draft:
             thought = getattr(said, "reasoning_content", None) or getattr(said, "reasoning", None)
             self._reasoning.append(thought or "")
             pieces += [getattr(said, name, None) or "" for name in ("content", "refusal")]
+            self.calls.take(getattr(said, "tool_calls", None) or ())
             self.finish = getattr(choice, "finish_reason", None) or self.finish
         piece = "".join(pieces)
         self._text.append(piece)
@@ -85,16 +88,21 @@ class Draft:
 
     def reply(self, sampling: Sampling, *, seconds: float, retries: int) -> Reply:
         """Build the value."""
+        finish = _FINISH.get(self.finish or "", "unknown")
+        calls = self.calls.read(cut=finish == "length")
+        if calls and finish in ("stop", "unknown"):  # as some servers end a reply of calls
+            finish = "tool-calls"
         return tidy(
             Reply(
                 "".join(self._text),
-                finish=_FINISH.get(self.finish or "", "unknown"),
+                finish=finish,
                 usage=self.usage,
                 model=self._model,
                 reasoning="".join(self._reasoning),
                 seconds=seconds,
                 retries=retries,
                 sampling=sampling,
+                tool_calls=calls,
             )
         )
 

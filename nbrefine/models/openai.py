@@ -21,11 +21,19 @@ import openai
 
 from nbrefine._portal import Closing, Run
 from nbrefine.budget import Budget
-from nbrefine.errors import ModelAuthError, ModelError, UsageError
-from nbrefine.models._faults import FAILURES, Fault, diagnose, is_filtered, rules_out_replies
+from nbrefine.errors import ModelAuthError, ModelError, ModelUnavailableError, UsageError
+from nbrefine.models._calls import offer
+from nbrefine.models._faults import (
+    FAILURES,
+    Fault,
+    diagnose,
+    is_filtered,
+    rules_out_replies,
+    spoiled_call,
+)
 from nbrefine.models._stream import Draft
 from nbrefine.redaction import SHORTEST
-from nbrefine.values import Message, Reply, Sampling
+from nbrefine.values import Message, Reply, Sampling, Tool
 
 LONGEST_PAUSE = 60.0
 """Seconds; a server that asks to wait longer before the next try is not waited for."""
@@ -49,6 +57,7 @@ class OpenAIModel(Closing):
     backoff: seconds before the first further try, doubled each time and jittered; a server
         that asks for more with Retry-After gets it, up to `LONGEST_PAUSE`.
     extra: fields added to each request as they are.
+    takes_images: whether images of messages are sent along; else they are left out.
 
     Raises
     ------
@@ -67,6 +76,7 @@ class OpenAIModel(Closing):
         retries: int = 4,
         backoff: float = 0.5,
         extra: dict[str, Any] | None = None,
+        takes_images: bool = False,
     ) -> None:
         self.model = model or os.environ.get("OPENAI_MODEL", "")
         self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
@@ -75,6 +85,7 @@ class OpenAIModel(Closing):
         self.retries = retries
         self.backoff = backoff
         self.extra = dict(extra or {})
+        self.takes_images = takes_images
         self._key = api_key or os.environ.get("OPENAI_API_KEY", "")
         self._client: openai.AsyncOpenAI | None = None
         self._reached = False
@@ -130,11 +141,13 @@ class OpenAIModel(Closing):
         sampling: Sampling = Sampling(),
         budget: Budget | None = None,
         on_text: Callable[[str], None] | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Run[Reply]:
         """Ask for one reply; see `Model.complete`.
 
         A reply that a content filter withheld or cut, or that reached the token limit, is a
-        reply: `Reply.finish` tells.
+        reply: `Reply.finish` tells.  So is a call of a tool that cannot be read: its `problem`
+        tells.
 
         Raises
         ------
@@ -142,11 +155,12 @@ class OpenAIModel(Closing):
         ModelAuthError: the key was refused.
         ModelLimitError: the rate limit held through all tries, or the quota is spent.
         ModelTimeoutError: silence through all tries.
-        ModelRequestError: the server refuses the request, for example as too long.
+        ModelRequestError: the server refuses the request, for example as too long, or because
+            it serves the model without tools.
         ModelResponseError: broken or unreadable replies through all tries.
         BudgetExceeded: a limit was reached before a try.
         """
-        return Run(self._complete(tuple(messages), sampling, budget, on_text))
+        return Run(self._complete(tuple(messages), sampling, budget, on_text, tuple(tools)))
 
     async def _complete(
         self,
@@ -154,6 +168,7 @@ class OpenAIModel(Closing):
         sampling: Sampling,
         budget: Budget | None,
         on_text: Callable[[str], None] | None,
+        tools: tuple[Tool, ...],
     ) -> Reply:
         began = time.monotonic()
         tries = 0
@@ -162,17 +177,16 @@ class OpenAIModel(Closing):
                 budget.check()
             draft = Draft()
             try:
-                await self._try(self._request(messages, sampling), draft, budget, on_text)
+                await self._try(self._request(messages, sampling, tools), draft, budget, on_text)
             except FAILURES as failure:
                 if self._concede(failure):
                     continue
-                if not is_filtered(failure):
+                if not _ends(draft, failure):
                     tries += 1
                     await self._bear(failure, tries, began, budget)
                     if draft.begun and on_text is not None:
                         on_text("")
                     continue
-                draft.finish = "content_filter"
             self._reached = True
             return draft.reply(sampling, seconds=time.monotonic() - began, retries=tries)
 
@@ -211,7 +225,7 @@ class OpenAIModel(Closing):
         fault = diagnose(failure, url=self.url, timeout=self.timeout, known=self._reached)
         if not fault.again or tries > self.retries or fault.wait > LONGEST_PAUSE:
             hint = fault.hint
-            if isinstance(failure, openai.NotFoundError):
+            if isinstance(failure, openai.NotFoundError) and fault.kind is ModelUnavailableError:
                 hint = await self._known_models() or hint
             raise self._error(fault, hint, tries, time.monotonic() - began) from None
         pause = self.backoff * 2 ** (tries - 1) * _jitter.uniform(0.5, 1.0)
@@ -225,13 +239,16 @@ class OpenAIModel(Closing):
             what += f" ({tries} tries in {seconds:.1f} s)"
         return fault.kind(self._hide(what), hint=self._hide(hint))
 
-    def _request(self, messages: tuple[Message, ...], sampling: Sampling) -> dict[str, Any]:
+    def _request(
+        self, messages: tuple[Message, ...], sampling: Sampling, tools: tuple[Tool, ...]
+    ) -> dict[str, Any]:
         limit = "max_tokens"
         if limit in self._refused_fields:
             limit = "max_completion_tokens"
         request: dict[str, Any] = {
             "model": self.model,
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
+            "messages": [_sent(message, images=self.takes_images) for message in messages],
+            "tools": [offer(tool) for tool in tools] or None,
             "stream": True,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -271,6 +288,18 @@ class OpenAIModel(Closing):
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
         return f"The server has: {', '.join(shown)}{more}" if shown else ""
 
+    async def facts(self, path: str) -> dict[str, Any]:
+        """Read what the server tells of itself at a path, seen from its base URL; {} for nothing.
+
+        Runs on the portal.
+        """
+        try:
+            async with asyncio.timeout(self.timeout):
+                told = await self._connected().get(path, cast_to=object)
+        except FAILURES:
+            return {}
+        return told if isinstance(told, dict) else {}
+
     def _hide(self, text: str) -> str:
         """Servers quote the key they refuse; a short one is a placeholder such as "none"."""
         return text.replace(self._key, "[key]") if len(self._key) >= SHORTEST else text
@@ -303,6 +332,29 @@ class OpenAIModel(Closing):
 
 OpenAIBackend = OpenAIModel
 """What iterative environments call it."""
+
+
+def _ends(draft: Draft, failure: Exception) -> bool:
+    """Tell whether a failure is the model's own, which ends its reply; the reply tells of it."""
+    if is_filtered(failure):
+        draft.finish = "content_filter"
+    elif (written := spoiled_call(failure)) is not None:
+        draft.finish = "tool_calls"
+        draft.calls.spoiled = written
+    else:
+        return False
+    return True
+
+
+def _sent(message: Message, *, images: bool) -> dict[str, Any]:
+    """Give a message as it goes to the server, its images as data within it."""
+    if not images or not message.images:
+        return {"role": message.role, "content": message.content}
+    pictures = [
+        {"type": "image_url", "image_url": {"url": f"data:{image.mime};base64,{image.data}"}}
+        for image in message.images
+    ]
+    return {"role": message.role, "content": [{"type": "text", "text": message.content}, *pictures]}
 
 
 def _is_address(url: str) -> bool:

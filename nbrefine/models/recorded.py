@@ -9,7 +9,7 @@ from itertools import zip_longest
 from nbrefine._portal import Run
 from nbrefine.budget import Budget
 from nbrefine.errors import ModelMismatchError, UsageError
-from nbrefine.values import Episode, Message, Reply, Sampling, Turn
+from nbrefine.values import Episode, Message, Reply, Sampling, Tool, Turn
 
 EXCERPT = 40
 """Characters of each text shown around the place where two messages differ."""
@@ -19,7 +19,8 @@ class RecordedModel:
     """A model that gives the replies of a recorded episode.
 
     Each call is answered by the first turn not yet used whose prompt and sampling are the same;
-    a setting that the call leaves to the server matches any.  So a loop that still does what
+    a setting that the call leaves to the server matches any, and tools that are offered are not
+    compared, since a record does not hold them.  So a loop that still does what
     was recorded gets the recorded replies, and one that does not is told where it departs.
 
     Parameters
@@ -35,6 +36,7 @@ class RecordedModel:
     def __init__(self, episode: Episode, *, strict: bool = True) -> None:
         self.name = f"recorded:{episode.model or episode.id}"
         self.strict = strict
+        self.takes_images = any(m.images for turn in episode.turns for m in turn.messages)
         self._turns = [turn for turn in episode.turns if turn.reply is not None]
         self._total = len(self._turns)
         if not self._turns:
@@ -53,6 +55,7 @@ class RecordedModel:
         sampling: Sampling = Sampling(),
         budget: Budget | None = None,
         on_text: Callable[[str], None] | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Run[Reply]:
         """Give the recorded reply to this prompt; see `Model.complete`.
 
@@ -76,7 +79,7 @@ class RecordedModel:
         assert turn.reply is not None
         if budget is not None:
             budget.add_call(turn.reply.usage)
-        if on_text is not None:
+        if on_text is not None and turn.reply.text:
             on_text(turn.reply.text)
         return turn.reply
 
@@ -110,6 +113,8 @@ def _difference(turn: Turn, messages: tuple[Message, ...], sampling: Sampling) -
             return f"message {number} was by {was.role}, now by {now.role}"
         if was.content != now.content:
             return f"message {number} ({now.role}) {_departure(was.content, now.content)}"
+        if was.images != now.images:
+            return f"message {number} ({now.role}) came with other images"
     assert turn.reply is not None
     for setting in fields(Sampling):
         asked = getattr(sampling, setting.name)

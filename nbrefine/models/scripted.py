@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import reprlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nbrefine._portal import Run, call_user
 from nbrefine.budget import Budget
 from nbrefine.errors import UsageError
+from nbrefine.models._calls import read_call
 from nbrefine.models._replies import tidy
-from nbrefine.values import Message, Reply, Sampling
+from nbrefine.values import Message, Reply, Sampling, Tool, ToolCall
 
-Script = Iterable[str | Reply] | Callable[[Sequence[Message]], Any]
+Script = Iterable[str | Mapping[str, Any] | Reply] | Callable[[Sequence[Message]], Any]
+
+CALL = '{"tool": NAME, "arguments": {…}}, with "text" where it says something besides'
+"""How a script writes the call of a tool."""
 
 _END: Any = object()
 
@@ -27,14 +33,22 @@ class ScriptedModel:
     Parameters
     ----------
     replies: a list, an iterator that is asked for one reply per call, or a function of the
-        messages, plain or `async`; each reply is a text or a `Reply`.
+        messages, plain or `async`.  Each reply is a text, a `Reply`, or the call of a tool as a
+        mapping: `{"tool": NAME, "arguments": {…}}`, with `text` where it also says something;
+        arguments given as a text are read as a server's are.
     name: what the record calls the model.
+    takes_images: whether it is sent the images of messages.
     """
 
-    def __init__(self, replies: Script, *, name: str = "scripted") -> None:
+    def __init__(
+        self, replies: Script, *, name: str = "scripted", takes_images: bool = False
+    ) -> None:
         self.name = name
+        self.takes_images = takes_images
         self.requests: list[tuple[Message, ...]] = []
         """The messages of every call so far."""
+        self.offers: list[tuple[Tool, ...]] = []
+        """The tools of every call so far."""
         if callable(replies):
             self._answer: Callable[[Sequence[Message]], Any] = replies
         else:
@@ -47,8 +61,8 @@ class ScriptedModel:
 
         Parameters
         ----------
-        path: a YAML or JSON list of texts (`.yaml`, `.yml`, `.json`); any other file is text
-            whose replies are separated by lines that hold `---` alone.
+        path: a YAML or JSON list of texts and calls of tools (`.yaml`, `.yml`, `.json`); any
+            other file is text whose replies are separated by lines that hold `---` alone.
 
         Raises
         ------
@@ -70,15 +84,16 @@ class ScriptedModel:
         sampling: Sampling = Sampling(),
         budget: Budget | None = None,
         on_text: Callable[[str], None] | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Run[Reply]:
         """Give the next reply; see `Model.complete`.
 
         Raises
         ------
-        UsageError: the script has ended, or gave something that is neither text nor `Reply`.
+        UsageError: the script has ended, or gave something that is no reply.
         BudgetExceeded: a limit was reached.
         """
-        return Run(self._complete(tuple(messages), sampling, budget, on_text))
+        return Run(self._complete(tuple(messages), sampling, budget, on_text, tuple(tools)))
 
     async def _complete(
         self,
@@ -86,6 +101,7 @@ class ScriptedModel:
         sampling: Sampling,
         budget: Budget | None,
         on_text: Callable[[str], None] | None,
+        tools: tuple[Tool, ...],
     ) -> Reply:
         if budget is not None:
             budget.check()
@@ -97,18 +113,14 @@ class ScriptedModel:
                 hint="Give it one reply for every turn of the run, or ask for fewer turns",
             )
         self.requests.append(messages)
-        if isinstance(answer, str):
-            seconds = time.monotonic() - began
-            answer = Reply(answer, model=self.name, sampling=sampling, seconds=seconds)
+        self.offers.append(tools)
         if not isinstance(answer, Reply):
-            raise UsageError(
-                f"The scripted model gave {type(answer).__name__} where a text or a Reply is due",
-                hint="Let it give the reply's text",
-            )
+            seconds = time.monotonic() - began
+            answer = replace(_reply(answer), model=self.name, sampling=sampling, seconds=seconds)
         reply = tidy(answer)
         if budget is not None:
             budget.add_call(reply.usage)
-        if on_text is not None:
+        if on_text is not None and reply.text:
             on_text(reply.text)
         return reply
 
@@ -116,7 +128,33 @@ class ScriptedModel:
         """Do nothing: a script holds nothing."""
 
 
-def _read(path: Path) -> list[str]:
+def _reply(given: Any) -> Reply:
+    """Make a reply of a text or of a mapping that calls a tool."""
+    if isinstance(given, str):
+        return Reply(given)
+    if not isinstance(given, Mapping):
+        raise UsageError(
+            f"The scripted model gave {type(given).__name__} where a reply is due",
+            hint=f"Let it give the reply's text, a Reply, or {CALL}",
+        )
+    name, arguments, text = given.get("tool"), given.get("arguments", {}), given.get("text", "")
+    if (
+        not (isinstance(name, str) and isinstance(text, str))
+        or not isinstance(arguments, (str, Mapping))
+        or given.keys() - {"tool", "arguments", "text"}
+    ):
+        raise UsageError(
+            f"A scripted call of a tool cannot be read: {reprlib.repr(dict(given))}",
+            hint=f"Write it as {CALL}",
+        )
+    if isinstance(arguments, str):
+        call = read_call(name, arguments)
+    else:
+        call = ToolCall(name, dict(arguments))
+    return Reply(text, finish="tool-calls", tool_calls=(call,))
+
+
+def _read(path: Path) -> list[Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -129,16 +167,21 @@ def _read(path: Path) -> list[str]:
     return _separated(text)
 
 
-def _listed(path: Path, text: str, parse: Callable[[str], Any]) -> list[str]:
+def _listed(path: Path, text: str, parse: Callable[[str], Any]) -> list[Any]:
     try:
         replies = parse(text)
     except ValueError as error:
         raise UsageError(f"The file {path} of replies does not parse: {error}") from None
-    if not isinstance(replies, list) or not all(isinstance(reply, str) for reply in replies):
+    if not isinstance(replies, list) or not all(isinstance(each, (str, dict)) for each in replies):
         raise UsageError(
             f"The file {path} does not hold a list of replies",
-            hint="Write one list whose items are texts",
+            hint=f"Write one list whose items are texts, or {CALL}",
         )
+    try:
+        for reply in replies:
+            _reply(reply)
+    except UsageError as error:
+        raise UsageError(f"In the file {path}: {error.message}", hint=error.hint) from None
     return replies
 
 

@@ -28,11 +28,12 @@ from nbrefine.errors import (
 )
 from nbrefine.models import weights
 from nbrefine.models.local import LocalModel
-from nbrefine.values import Message, Sampling
+from nbrefine.values import Message, Sampling, Tool
 
 ASK = [Message("user", "Write a Python function that adds two numbers.")]
 SHORT = Sampling(temperature=0.0, max_tokens=12)
 LONG = Sampling(temperature=0.0, max_tokens=4000)
+LOOK = Tool("look", "Look around.", {"type": "object", "properties": {}})
 
 
 @pytest.fixture(scope="session")
@@ -199,6 +200,28 @@ def test_weights_that_load_too_long_are_told_and_go_on_loading(small: Path) -> N
         model.start_timeout = 120
         assert model.complete(ASK, sampling=SHORT).result(120).text
         assert model.pid == pid
+
+
+@pytest.mark.model
+def test_a_model_of_the_catalogue_is_not_asked_with_tools(small: Path) -> None:
+    model = LocalModel(small)
+    with pytest.raises(ModelRequestError, match=r'as plain text.*style="fenced"'):
+        model.complete(ASK, tools=[LOOK]).result(60)
+    assert model.pid is None
+
+
+@pytest.mark.model
+def test_a_file_of_one_s_own_is_asked_for_the_place_of_tools_in_its_template(
+    small: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.gguf"
+    own.symlink_to(small)
+    with LocalModel(own) as model:
+        with pytest.raises(ModelRequestError, match="own has no place for tools"):
+            model.complete(ASK, tools=[LOOK]).result(120)
+        assert model.complete(ASK, sampling=SHORT).result(120).text  # it goes on without
+        assert model._server is not None
+        assert model._server._takes_tools is False
 
 
 @pytest.mark.model

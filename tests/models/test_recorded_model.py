@@ -7,7 +7,18 @@ import pytest
 from nbrefine.budget import Budget
 from nbrefine.errors import BudgetExceeded, ModelMismatchError, UsageError
 from nbrefine.models.recorded import RecordedModel
-from nbrefine.values import Episode, Message, Reply, Sampling, Task, Turn, Usage
+from nbrefine.values import (
+    Episode,
+    Image,
+    Message,
+    Reply,
+    Sampling,
+    Task,
+    Tool,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
 ASK = (Message("system", "Be brief."), Message("user", "line one\nline two\nline three"))
 AGAIN = (*ASK, Message("assistant", "first"), Message("user", "wrong"))
@@ -65,6 +76,26 @@ def test_another_prompt_is_told_with_the_first_difference(
 def test_another_sampling_is_told() -> None:
     with pytest.raises(ModelMismatchError, match=r"temperature was 0\.0, now 0\.8"):
         RecordedModel(episode()).complete(ASK, sampling=Sampling(temperature=0.8)).result(30)
+
+
+def test_recorded_calls_of_tools_come_back_whatever_is_offered() -> None:
+    reply = Reply("", finish="tool-calls", tool_calls=(ToolCall("look", {"name": "df"}, "c1"),))
+    recorded = Episode(Task("task"), turns=(Turn(1, messages=ASK, reply=reply),))
+    heard: list[str] = []
+    for tools in ((), (Tool("look", "Look around.", {"type": "object"}),)):
+        model = RecordedModel(recorded)
+        assert model.complete(ASK, tools=tools, on_text=heard.append).result(30) == reply
+    assert heard == []
+
+
+def test_other_images_are_told() -> None:
+    seen = (Message("user", "What is it?", (Image("image/png", "iVBORw0KGgo="),)),)
+    recorded = Episode(Task("task"), turns=(Turn(1, messages=seen, reply=Reply("A plot.")),))
+    model = RecordedModel(recorded)
+    with pytest.raises(ModelMismatchError, match=r"message 1 \(user\) came with other images"):
+        model.complete((Message("user", "What is it?"),)).result(30)
+    assert model.complete(seen).result(30).text == "A plot."
+    assert (model.takes_images, RecordedModel(episode()).takes_images) == (True, False)
 
 
 def test_without_strictness_replies_come_in_order_whatever_is_asked() -> None:

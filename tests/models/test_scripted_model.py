@@ -14,7 +14,17 @@ from nbrefine.budget import Budget
 from nbrefine.errors import BudgetExceeded, ModelUnavailableError, UsageError
 from nbrefine.models import resolve
 from nbrefine.models.scripted import ScriptedModel
-from nbrefine.values import Episode, Message, Reply, Sampling, Task, Turn, Usage
+from nbrefine.values import (
+    Episode,
+    Message,
+    Reply,
+    Sampling,
+    Task,
+    Tool,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
 HELLO = [Message("user", "Hello")]
 
@@ -28,6 +38,42 @@ def test_replies_come_in_order_and_the_requests_are_kept() -> None:
     assert (second.text, second.finish, second.usage) == ("two", "length", Usage(3, 4))
     assert heard == ["one"]
     assert model.requests == [tuple(HELLO), (Message("user", "More"),)]
+
+
+def test_a_script_calls_tools() -> None:
+    heard: list[str] = []
+    model = ScriptedModel(
+        [
+            {"tool": "run_cell", "arguments": {"code": "x = 1"}, "text": "I try."},
+            {"tool": "look"},
+            {"tool": "run_cell", "arguments": '{"code": '},
+        ]
+    )
+    look = Tool("look", "Look around.", {"type": "object"})
+    first, second, third = (
+        model.complete(HELLO, tools=tools, on_text=heard.append).result(30)
+        for tools in ([look], [], [look])
+    )
+    assert (first.text, first.finish) == ("I try.", "tool-calls")
+    assert first.tool_calls == (ToolCall("run_cell", {"code": "x = 1"}),)
+    assert (second.text, second.tool_calls) == ("", (ToolCall("look"),))
+    assert heard == ["I try."]  # an empty piece would say that the reply begins anew
+    assert "not valid JSON" in third.tool_calls[0].problem
+    assert model.offers == [(look,), (), (look,)]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"arguments": {}},
+        {"tool": "look", "argument": {}},
+        {"tool": "look", "arguments": ["x"]},
+        {"tool": "look", "text": None},
+    ],
+)
+def test_a_mapping_that_calls_no_tool_is_answered_with_the_form(reply: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=r"cannot be read.*\{\"tool\": NAME, \"arguments\""):
+        ScriptedModel([reply]).complete(HELLO).result(30)
 
 
 def test_an_iterator_is_asked_for_no_more_than_was_needed() -> None:
@@ -115,10 +161,20 @@ def test_replies_are_read_from_a_file(tmp_path: Path, name: str, content: str) -
     assert model.name == f"scripted:{name}"
 
 
+def test_calls_of_tools_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "replies.yaml"
+    path.write_text("- tool: look\n  arguments: {name: df}\n- Done.\n", encoding="utf-8")
+    model = ScriptedModel.from_file(path)
+    first, second = (model.complete(HELLO).result(30) for _ in range(2))
+    assert first.tool_calls == (ToolCall("look", {"name": "df"}),)
+    assert (second.text, second.tool_calls) == ("Done.", ())
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("replies.yaml", b"a: b", "does not hold a list"),
+        ("replies.yaml", b"- {tools: look}", "cannot be read: {'tools': 'look'}"),
         ("replies.yaml", b"- [1", "does not parse"),
         ("replies.json", b'["a", 2]', "does not hold a list"),
         ("replies.json", b'["a"', "does not parse"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nbrefine.kernel import Kernel
     from nbrefine.loop import EpisodeRun, refine, start
     from nbrefine.notebook import load, save
+    from nbrefine.plan import solve
     from nbrefine.prompts import build_repair_prompt
     from nbrefine.rerun import replay
     from nbrefine.rewards.grader import Grader
@@ -66,6 +67,7 @@ __all__ = [
     "sample",
     "save",
     "show",
+    "solve",
     "start",
     "track_regression",
 ]
@@ -97,6 +99,7 @@ _HOMES = {
     "sample": "sampling",
     "save": "notebook",
     "show": "views.terminal",
+    "solve": "plan",
     "start": "loop",
     "track_regression": "stopping",
 }

@@ -23,6 +23,7 @@ from nbrefine.cli.kernels import kernels
 from nbrefine.cli.replay import EXIT_CODES as REPLAY_EXIT_CODES
 from nbrefine.cli.replay import replay
 from nbrefine.cli.run import run
+from nbrefine.cli.solve import solve
 from nbrefine.errors import NbrefineError, RunStopped, UsageError
 
 SOLVED, UNSOLVED, USAGE, TROUBLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -42,6 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", epilog=EXIT_CODES)(run)
+app.command("solve", epilog=EXIT_CODES)(solve)
 app.command("eval", epilog=EVAL_EXIT_CODES)(evaluate)
 app.command("show")(show)
 app.command("replay", epilog=REPLAY_EXIT_CODES)(replay)

@@ -38,8 +38,14 @@ DOING = {
 }
 
 
-def follow(run: EpisodeRun, *, max_turns: int, quiet: bool) -> Episode:
+def follow(run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True) -> Episode:
     """Show a run on stderr until it has ended, and give its episode.
+
+    Parameters
+    ----------
+    max_turns: how many turns there may be.
+    quiet: whether nothing is shown.
+    live: whether a terminal gets a panel; without it, lines, between which others can write.
 
     Raises
     ------
@@ -48,7 +54,7 @@ def follow(run: EpisodeRun, *, max_turns: int, quiet: bool) -> Episode:
     console = Console(stderr=True, highlight=False)
     if quiet:
         _wait(run)
-    elif console.is_terminal:
+    elif console.is_terminal and live:
         spinner = Spinner("dots")
         with Live(
             get_renderable=lambda: _panel(run, max_turns, spinner),

@@ -144,7 +144,7 @@ def run(
         "output": output,
     }
     config = _configure(task, {"tests": tests, "setup": setup, "code": code}, options)
-    record = Path(config.output) if config.output else _free_name(Path("episode.ipynb"))
+    record = Path(config.output) if config.output else free_name(Path("episode.ipynb"))
     with (
         _started(config, record, overwrite=overwrite) as episode_run,
         stopping_on_signals(episode_run, record) as caught,
@@ -193,7 +193,7 @@ def _configure(
     return RunConfig.from_options({**given, "task": task})
 
 
-def _free_name(path: Path) -> Path:
+def free_name(path: Path) -> Path:
     """Give `path`, or the first of `episode-2.ipynb`, `episode-3.ipynb` … that is not taken."""
     from nbrefine.notebook.journal import path_of
 

@@ -7,6 +7,7 @@ import json
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbrefine.errors import UsageError
@@ -27,8 +28,9 @@ def subtasks_of(data: Any, *, origin: Origin) -> tuple[Subtask, ...]:
 
     Parameters
     ----------
-    data: a list of goals, or of mappings with `goal` and, if wanted, `needs` (1-based numbers of
-        earlier ones) and `check` or `checks` (see `postcondition_of`).
+    data: a list of goals, of subtasks, which stay as they are, or of mappings with `goal` and, if
+        wanted, `needs` (1-based numbers of earlier ones) and `check` or `checks` (see
+        `postcondition_of`).
     origin: who asks for the checks.
 
     Raises
@@ -51,6 +53,8 @@ _FORM = "Write a list of goals, or of entries with goal, needs and check"
 
 def _subtask(item: Any, number: int, origin: Origin) -> Subtask:
     where = f"Step {number}"
+    if isinstance(item, Subtask):
+        return replace(item, needs=_needs(item.needs, number))
     given = {"goal": item} if isinstance(item, str) else item
     if not isinstance(given, Mapping):
         raise UsageError(f"{where} is {reprlib.repr(item)}, which is no goal", hint=_FORM)

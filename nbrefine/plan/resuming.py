@@ -1,0 +1,258 @@
+"""Going on with a recorded episode: where it was left, or from an earlier step in another way.
+
+Setup and accepted cells run again in a fresh kernel, which brings the session to where the last
+accepted one had left it; then the work goes on live.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+from uuid import uuid4
+
+from nbrefine.budget import Budget
+from nbrefine.driver import EpisodeRun
+from nbrefine.env.approval import Approve
+from nbrefine.errors import UsageError
+from nbrefine.kernel import Kernel
+from nbrefine.notebook import Recorder, load
+from nbrefine.plan.settings import Settings, complete
+from nbrefine.plan.solving import KIND, AnyModel, Work, begin
+from nbrefine.stopping import StopRule
+from nbrefine.values import Episode, Plan, Subtask, Turn, utc_now
+
+
+def resume(path: str | Path, **options: Any) -> Episode:
+    """Go on with a recorded episode that was stopped or killed, and give the whole of it.
+
+    Parameters
+    ----------
+    path: its notebook, which is written on.
+    options: see `start_resuming`.
+
+    Raises
+    ------
+    NbrefineError: the host's or the caller's trouble; its `episode` holds the turns so far.
+    """
+    return start_resuming(path, **options).result()
+
+
+def start_resuming(
+    path: str | Path,
+    *,
+    model: AnyModel | None = None,
+    base_url: str | None = None,
+    kernel: Kernel | str | None = None,
+    lend: tuple[Kernel, Iterable[str]] | None = None,
+    approve: Approve | None = None,
+    confirm: Callable[[str], bool] | None = None,
+    rules: StopRule | None = None,
+    budget: Budget | None = None,
+    **settings: Unpack[Settings],
+) -> EpisodeRun:
+    """Begin to go on with a recorded episode and give the handle to the running one.
+
+    Files that accepted cells had written stay as they are.
+
+    Parameters
+    ----------
+    path: its notebook, which is written on.
+    model: who goes on; by default the recorded one, where that has a name.
+    base_url: the server of an "openai:" model.
+    kernel: by default a fresh one of the recorded kind; a live one must hold the state that the
+        last accepted cell had left.
+    lend: the variables that the episode began with, where it did; see `start_solving`.
+    approve, confirm, rules, budget: see `start_solving`; nothing that was spent before counts.
+    settings: what is to be other than recorded, such as `max_turns`.
+
+    Raises
+    ------
+    RecordError: the path holds no episode, or a run is recording there at this moment.
+    UsageError: the episode is solved, is not one of `solve`, or needs what is not given.
+    """
+    path = Path(path)
+    episode = _of_solve(path)
+    if episode.solved:
+        raise UsageError(
+            f"The episode in {path} has reached its goal",
+            hint="Branch off from one of its steps with another instruction",
+        )
+    return _go_on(
+        replace(episode, stop=None),
+        path.parent,
+        Recorder(path, resume=True),
+        settings=settings,
+        model=model,
+        base_url=base_url,
+        kernel=kernel,
+        lend=lend,
+        approve=approve,
+        confirm=confirm,
+        rules=rules,
+        budget=budget,
+    )
+
+
+def branch_off(
+    path: str | Path,
+    step: int,
+    *,
+    record: str | Path,
+    instruction: str = "",
+    overwrite: bool = False,
+    model: AnyModel | None = None,
+    base_url: str | None = None,
+    kernel: Kernel | str | None = None,
+    lend: tuple[Kernel, Iterable[str]] | None = None,
+    approve: Approve | None = None,
+    confirm: Callable[[str], bool] | None = None,
+    rules: StopRule | None = None,
+    budget: Budget | None = None,
+    **settings: Unpack[Settings],
+) -> EpisodeRun:
+    """Begin a new episode that shares another one's steps before one of them.
+
+    The recorded episode stays as it is, and so do the files in the working folder: what later
+    steps had written there is there.
+
+    Parameters
+    ----------
+    path: the recorded episode's notebook.
+    step: 1-based number of the first step that is worked on anew.
+    record: path `NAME.ipynb` of the new episode's notebook.
+    instruction: what is wanted from that step on, in words; "" tries the same again.
+    overwrite: whether a recorded episode at that path may be replaced.
+    model, base_url, kernel, lend, approve, confirm, rules, budget, settings: see `start_resuming`.
+
+    Raises
+    ------
+    RecordError: the path holds no episode, or the new one cannot be recorded.
+    UsageError: there is no such step, the episode is not one of `solve`, or it needs what is not
+        given.
+    """
+    path, record = Path(path), Path(record)
+    if os.path.realpath(path) == os.path.realpath(record):
+        raise UsageError("The new episode would replace the old one", hint="Choose another name")
+    episode = _of_solve(path)
+    return _go_on(
+        _up_to(episode, step, instruction),
+        path.parent,
+        Recorder(record, overwrite=overwrite),
+        settings=settings,
+        model=model,
+        base_url=base_url,
+        kernel=kernel,
+        lend=lend,
+        approve=approve,
+        confirm=confirm,
+        rules=rules,
+        budget=budget,
+        note={"branched_from": {"episode": episode.id, "step": step, "instruction": instruction}},
+        record_folder=record.parent,
+    )
+
+
+def _of_solve(path: Path) -> Episode:
+    episode = load(path)
+    if episode.settings.get("kind") != KIND:
+        raise UsageError(
+            f"The episode in {path} is not one of solve()", hint="Only those can be gone on with"
+        )
+    return episode
+
+
+def _up_to(episode: Episode, step: int, instruction: str) -> Episode:
+    """Give what an episode was before a step, to go on from there in another way."""
+    steps = sorted({turn.step for turn in episode.turns})
+    if step not in steps:
+        told = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has none"
+        raise UsageError(f"The episode has no step {step}", hint=f"Choose one: {told}")
+    count = next(at for at, turn in enumerate(episode.turns) if turn.step >= step)
+    turns = episode.turns[:count]
+    prompt = episode.task.prompt
+    if instruction:
+        prompt = f"{prompt}\n\nFrom step {step} on: {instruction}"
+    return replace(
+        episode,
+        id=uuid4().hex,
+        created=utc_now(),
+        task=replace(episode.task, prompt=prompt),
+        turns=turns,
+        plans=_plans(episode, turns, step, instruction),
+        answer=None,
+        stop=None,
+    )
+
+
+def _plans(
+    episode: Episode, turns: tuple[Turn, ...], step: int, instruction: str
+) -> tuple[Plan, ...]:
+    """Give the plans that hold up to a step, and what becomes of the newest behind it."""
+    plans = tuple(plan for plan in episode.plans if plan.since <= len(turns) + 1)
+    if not plans or not instruction:
+        return plans
+    last, own = plans[-1], episode.task.subtasks
+    before, behind = last.subtasks[: step - 1], last.subtasks[step - 1 :]
+    # What the task asks for stays; what the model had in mind gives way to the instruction.
+    kept = tuple(subtask for subtask in behind if subtask in own)
+    changed = replace(
+        last,
+        subtasks=(*before, *(kept or (Subtask(instruction),))),
+        since=len(turns) + 1,
+        reason="another instruction was given",
+    )
+    return (*plans, changed)
+
+
+def _go_on(
+    episode: Episode,
+    old_folder: Path,
+    recorder: Recorder,
+    *,
+    settings: Settings,
+    model: AnyModel | None,
+    base_url: str | None,
+    kernel: Kernel | str | None,
+    lend: tuple[Kernel, Iterable[str]] | None,
+    approve: Approve | None,
+    confirm: Callable[[str], bool] | None,
+    rules: StopRule | None,
+    budget: Budget | None,
+    note: dict[str, Any] | None = None,
+    record_folder: Path | None = None,
+) -> EpisodeRun:
+    recorded = episode.settings
+    folder = old_folder / recorded.get("folder", ".")
+    if model is None:
+        model, base_url = recorded.get("model"), recorded.get("base_url")
+    if model is None:
+        raise UsageError(
+            f"The record does not say how to get its model {episode.model!r}", hint="Give model="
+        )
+    if (lent := recorded.get("lent")) and lend is None and not isinstance(kernel, Kernel):
+        raise UsageError(
+            f"The episode began with variables that were lent to it: {', '.join(lent)}",
+            hint="Lend them again",
+        )
+    work = Work(
+        episode.task,
+        model,
+        folder,
+        complete(settings, recorded=recorded),
+        episode.seed,
+        kernel if kernel is not None else episode.kernel.name or "python3",
+        (lend[0], tuple(lend[1])) if lend is not None else None,
+        recorder,
+        base_url=base_url,
+        episode=episode,
+        note=note or _origin(recorded),
+        record_folder=record_folder or old_folder,
+    )
+    return begin(work, approve=approve, confirm=confirm, rules=rules, budget=budget)
+
+
+def _origin(recorded: dict[str, Any]) -> dict[str, Any]:
+    return {key: recorded[key] for key in ("branched_from",) if key in recorded}

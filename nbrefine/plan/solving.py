@@ -1,0 +1,246 @@
+"""`solve`: a goal in words and files in, an episode with its answer out.
+
+The work itself is `MultiStepEnvironment`, stepped by `driver.Driver` as every episode is; here
+the two are put together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from nbrefine.answers import fields_form, form_of
+from nbrefine.budget import Budget
+from nbrefine.driver import Driver, EpisodeRun
+from nbrefine.env.approval import Approve
+from nbrefine.env.multistep import MultiStepEnvironment
+from nbrefine.errors import UsageError
+from nbrefine.inputs import data_files, one_of, within
+from nbrefine.kernel import Kernel, OutputLimits
+from nbrefine.models import Model, resolve
+from nbrefine.notebook import Recorder, load
+from nbrefine.plan.settings import Settings, complete, sampling_of, step_limits
+from nbrefine.planning import subtasks_of
+from nbrefine.stopping import StopRule
+from nbrefine.values import AnswerForm, Episode, Subtask, Task
+
+KIND = "solve"
+"""What a record's settings call an episode of this kind."""
+
+AnyModel = Model | str | Callable[..., Any] | Iterable[Any]
+
+
+def solve(goal: Task | str, **options: Any) -> Episode:
+    """Work on a goal until it is reached or given up, and give the episode.
+
+    Parameters
+    ----------
+    goal: what is asked, as a `Task` or in plain words.
+    options: see `start_solving`.
+
+    Raises
+    ------
+    NbrefineError: the host's or the caller's trouble; its `episode` holds the turns so far.
+    """
+    return start_solving(goal, **options).result()
+
+
+def start_solving(
+    goal: Task | str,
+    *,
+    data: str | Path | Iterable[str | Path] = (),
+    model: AnyModel = "local",
+    base_url: str | None = None,
+    subtasks: Sequence[Subtask | str | Mapping[str, Any]] = (),
+    answer: AnswerForm | str | Mapping[str, Any] | None = None,
+    setup: str = "",
+    tests: str = "",
+    kernel: Kernel | str = "python3",
+    lend: tuple[Kernel, Iterable[str]] | None = None,
+    approve: Approve | None = None,
+    confirm: Callable[[str], bool] | None = None,
+    rules: StopRule | None = None,
+    budget: Budget | None = None,
+    seed: int | None = 0,
+    record: str | Path | None = None,
+    overwrite: bool = False,
+    cwd: str | Path | None = None,
+    **settings: Unpack[Settings],
+) -> EpisodeRun:
+    """Begin to work on a goal and give the handle to the running episode.
+
+    Each subtask is a loop of attempts in branches of the live kernel; what is accepted becomes
+    the session, in which the next one begins.
+
+    Parameters
+    ----------
+    goal: what is asked, as a `Task` or in plain words.
+    data: file or files the goal speaks of; the prompt names them relative to the kernel's folder.
+    model: see `start`.
+    base_url: the server of an "openai:" model.
+    subtasks: the steps to take, each a `Subtask`, words, or a mapping with `goal`, `needs` and
+        `check`; without any, the model decides on its steps.
+    answer: the form of the answer, as an `AnswerForm`, a mapping or a short form such as
+        "fields:mean,sd", "value" or "files:prices.csv"; by default the form `@name[value]` where
+        the goal speaks of one, else text, and none where there are subtasks.
+    setup: code that runs in the session before the first attempt.
+    tests: what must hold of the session at the end.
+    kernel: a kernelspec's name, or a live `Kernel` to work in: one that nbrefine did not start
+        is branched, and accepted cells run once in it.
+    lend: a live kernel and the names of variables that are copied from it into one of ours.
+    approve: asked in a worker thread before each cell runs; may edit it, refuse it or stop.
+    confirm: see `NotebookEnvironment`.
+    rules: when a subtask's attempts repeat themselves.
+    budget: what may be spent; checked before every model call.
+    seed: seeds the session and the model's sampling; None leaves both to chance.
+    record: path `NAME.ipynb` of the episode notebook, written while the episode runs.
+    overwrite: whether a recorded episode at that path may be replaced.
+    cwd: the kernel's folder; by default the notebook's, or the current one without a record.
+    settings: see `Settings`.
+
+    Raises
+    ------
+    UsageError: a file is missing, the record cannot be written, the model is not known, a
+        setting is out of range, or something is given beside the task's own.
+    InvalidTaskError: tests or postconditions do not parse.
+    """
+    record = Path(record) if record is not None else None
+    folder = Path(cwd) if cwd is not None else record.parent if record else Path.cwd()
+    task = _task(goal, subtasks=subtasks, answer=answer, setup=setup, tests=tests)
+    task = replace(task, files=(*task.files, *data_files(data, folder)))
+    recorder = Recorder(record, overwrite=overwrite) if record else None
+    return begin(
+        Work(
+            task,
+            model,
+            folder,
+            complete(settings),
+            seed,
+            kernel,
+            (lend[0], tuple(lend[1])) if lend is not None else None,
+            recorder,
+            base_url=base_url,
+            record_folder=record.parent if record else None,
+        ),
+        approve=approve,
+        confirm=confirm,
+        rules=rules,
+        budget=budget,
+    )
+
+
+def _task(
+    goal: Task | str,
+    *,
+    subtasks: Sequence[Subtask | str | Mapping[str, Any]],
+    answer: AnswerForm | str | Mapping[str, Any] | None,
+    setup: str,
+    tests: str,
+) -> Task:
+    """Put a goal and what is given beside it into one task."""
+    if not isinstance(goal, Task | str):
+        raise UsageError(f"{goal!r} is no goal", hint="Give a text or a Task")
+    task = Task(goal) if isinstance(goal, str) else goal
+    if not task.prompt.strip():
+        raise UsageError("The goal is blank", hint="Say what is to be done")
+    if task.subtasks and subtasks:
+        raise UsageError("The task has subtasks of its own", hint="Give subtasks only once")
+    if task.answer is not None and answer is not None:
+        raise UsageError("The task has an answer form of its own", hint="Give answer only once")
+    steps = task.subtasks or (subtasks_of(list(subtasks), origin="task") if subtasks else ())
+    form = task.answer if answer is None else form_of(answer)
+    if form is None and not steps:
+        form = fields_form(task.prompt) or AnswerForm()
+    return replace(
+        task,
+        subtasks=steps,
+        answer=form,
+        setup=one_of("setup", task.setup, setup),
+        tests=one_of("tests", task.tests, tests),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an agent is to work on, and where."""
+
+    task: Task
+    model: AnyModel
+    folder: Path
+    """The kernel's."""
+    settings: Settings
+    seed: int | None
+    kernel: Kernel | str = "python3"
+    lend: tuple[Kernel, tuple[str, ...]] | None = None
+    recorder: Recorder | None = None
+    base_url: str | None = None
+    """The model's server."""
+    episode: Episode | None = None
+    """What was done before and is gone on from; None for a new beginning."""
+    record_folder: Path | None = None
+    """Where the record is."""
+    note: Mapping[str, Any] | None = None
+    """What the record says besides of where this comes from, as plain JSON."""
+
+    def described(self) -> dict[str, Any]:
+        """Give what the record keeps of the settings, as plain JSON."""
+        told: dict[str, Any] = {"kind": KIND, **self.settings, **(self.note or {})}
+        if isinstance(self.model, str):
+            told |= {"model": self.model, "base_url": self.base_url}
+        if self.lend is not None:
+            told["lent"] = list(self.lend[1])
+        if self.record_folder is not None:
+            told["folder"] = Path(os.path.relpath(self.folder, self.record_folder)).as_posix()
+        return told
+
+
+def begin(
+    work: Work,
+    *,
+    approve: Approve | None,
+    confirm: Callable[[str], bool] | None,
+    rules: StopRule | None,
+    budget: Budget | None,
+) -> EpisodeRun:
+    """Put environment, model and record together and let them run."""
+    settings, recorder = work.settings, work.recorder
+    env = MultiStepEnvironment(
+        work.task,
+        kernel=work.kernel,
+        lend=work.lend,
+        max_turns=settings["max_turns"],
+        limits_per_step=step_limits(settings),
+        max_replans=settings["max_replans"],
+        planning=settings["planning"],
+        style=settings["style"],
+        images=settings["images"],
+        accept_best=settings["accept_best"],
+        approve=approve,
+        rules=rules,
+        timeout=settings["timeout"],
+        test_timeout=settings["test_timeout"],
+        isolation=settings["isolation"],
+        rebuild_limit=settings["rebuild_limit"],
+        confirm=confirm,
+        workspace=settings["workspace"],
+        ignore=within(work.folder, recorder.paths) if recorder else (),
+        cwd=work.folder,
+        limits=OutputLimits(folder=recorder.folder if recorder else None),
+    )
+    model = resolve(work.model, base_url=work.base_url, load=load)
+    return EpisodeRun(
+        Driver(
+            env,
+            model,
+            close_model=model is not work.model,
+            options={"episode": work.episode} if work.episode is not None else None,
+            budget=budget,
+            sampling=sampling_of(settings),
+            seed=work.seed,
+            recorder=recorder,
+            settings=work.described(),
+        )
+    )

@@ -1,0 +1,89 @@
+"""`solve` puts environment, model and record together: a goal in, an answer out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nbrefine
+from nbrefine.errors import UsageError
+from nbrefine.plan import solve, start_solving
+from nbrefine.postconditions import frame, holds
+from nbrefine.values import Subtask, Task
+
+TABLE = "species,mass\nA,10\nA,20\nB,30\n"
+
+READ = "```python\nimport pandas as pd\ndf = pd.read_csv('birds.csv')\n```"
+WRONG = "```python\nmeans = df.groupby('species')['mas'].mean()\n```"
+RIGHT = "```python\nmeans = df.groupby('species')['mass'].mean()\nmeans.to_csv('means.csv')\n```"
+SAY = "```python\nprint(f\"@A[{means['A']}] @B[{means['B']}]\")\n```"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "birds.csv").write_text(TABLE)
+    return tmp_path
+
+
+def test_a_goal_is_reached_step_by_step_and_answered(folder: Path) -> None:
+    episode = solve(
+        "Write the mean mass of each species to means.csv, and say them.",
+        data=folder / "birds.csv",
+        subtasks=[
+            {"goal": "Read birds.csv into df.", "check": {"frame": "df", "columns": ["mass"]}},
+            {"goal": "Write means.csv.", "needs": 1, "check": {"file": "means.csv"}},
+            "Say the means.",
+        ],
+        answer="fields:A,B",
+        model=[READ, WRONG, RIGHT, SAY],
+        record=folder / "e.ipynb",
+    )
+    assert episode.solved
+    assert [(turn.step, turn.accepted) for turn in episode.turns] == [
+        (1, True),
+        (2, False),
+        (2, True),
+        (3, True),
+    ]
+    assert episode.answer is not None
+    assert episode.answer.value == {"A": "15.0", "B": "30.0"}  # (10 + 20) / 2 and 30 / 1
+    assert [file.path for file in episode.artifacts] == ["means.csv"]
+    assert (folder / "means.csv").read_text() == "species,mass\nA,15.0\nB,30.0\n"
+    assert nbrefine.load(folder / "e.ipynb") == episode
+
+
+def test_steps_may_be_given_as_values_and_mixed_with_words(folder: Path) -> None:
+    episode = solve(
+        "Count the birds.",
+        subtasks=[Subtask("Read it.", postconditions=(frame("df"),)), "Count."],
+        model=[READ, "```python\nn = len(df)\n```"],
+        cwd=folder,
+    )
+    assert episode.solved
+    assert episode.plan is not None
+    assert [subtask.goal for subtask in episode.plan.subtasks] == ["Read it.", "Count."]
+
+
+def test_the_tests_of_the_goal_must_hold_at_its_end(folder: Path) -> None:
+    episode = solve(
+        "Set x to 2.",
+        tests="assert x == 2",
+        answer="value:x",
+        model=["```python\nx = 1\n```", "```python\nx = 2\n```"],
+        max_turns=2,
+        cwd=folder,
+    )
+    assert episode.solved
+    assert episode.answer is not None
+    assert episode.answer.value == 2
+
+
+def test_what_is_given_twice_is_refused() -> None:
+    task = Task("x", subtasks=(Subtask("y", postconditions=(holds("x"),)),))
+    with pytest.raises(UsageError, match="subtasks of its own"):
+        start_solving(task, subtasks=["z"], model=["x"])
+    with pytest.raises(UsageError, match=r"'max_turn'.*Use one of: planning, style"):
+        start_solving("x", model=["x"], max_turn=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="The goal is blank"):
+        start_solving(" ", model=["x"])

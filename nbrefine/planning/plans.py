@@ -112,11 +112,20 @@ def begun(plans: Sequence[Plan], turns: Sequence[Turn]) -> int:
 
     A look at the data before there is a plan, and a turn that makes one, begin nothing.
     """
-    known = len(plans[-1].subtasks) if plans else 0
     return max(
-        (turn.step for turn in turns if turn.tried or (turn.kind != "plan" and turn.step <= known)),
+        (
+            turn.step
+            for turn in turns
+            if turn.tried or (turn.kind != "plan" and turn.step <= _known(plans, turn))
+        ),
         default=0,
     )
+
+
+def _known(plans: Sequence[Plan], turn: Turn) -> int:
+    """Give how many subtasks the plan had that held for a turn."""
+    held = [plan for plan in plans if plan.since <= turn.number]
+    return len(held[-1].subtasks) if held else 0
 
 
 def done_by(turns: Sequence[Turn]) -> frozenset[int]:

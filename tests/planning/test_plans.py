@@ -111,6 +111,14 @@ def test_a_plan_that_comes_before_a_step_was_begun_takes_its_number() -> None:
     assert goals(plan) == ["a", "c"]
 
 
+def test_a_look_before_there_was_a_plan_begins_nothing_of_a_later_one() -> None:
+    turns = [turn(1, 1, kind="inspection", said="df"), turn(2, kind="plan"), turn(3, kind="plan")]
+    plans = [planned((), turns[:2], (Subtask("a"),), since=3)]
+    assert goals(planned(plans, turns, (Subtask("b"),), since=4)) == ["b"]
+    turns.append(turn(4, 1, kind="inspection", said="df"))
+    assert goals(planned(plans, turns, (Subtask("b"),), since=5)) == ["a", "b"]
+
+
 def test_work_after_the_last_step_keeps_its_number_too() -> None:
     turns = [turn(1, 1, "a", accepted=True), turn(2, 2, "more", accepted=True)]
     plan = planned([Plan((Subtask("a"),))], turns, (Subtask("b"),), since=3)
@@ -152,7 +160,7 @@ def test_whatever_happens_no_number_changes_and_no_check_of_the_task_is_lost(
         now = where(plans, turns, given_up)
         known = len(plans[-1].subtasks) if plans else 0
         ran = move in ("accept", "fail")
-        if ran or (move in ("look", "mumble") and now.step <= known):
+        if ran or (KINDS.get(move) != "plan" and now.step <= known):
             begun[now.step] = now.subtask or Subtask(UNPLANNED)
         if move == "up" and now.subtask is not None:
             given_up.add(now.step)

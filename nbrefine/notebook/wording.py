@@ -43,10 +43,25 @@ def verdict(episode: Episode) -> str:
         return f"Running: {many} so far."
     detail = f": {one_line(stop.detail, 400).rstrip('.')}" if stop.detail else ""
     if stop.reason == "solved":
-        return f"Solved after {many}{detail}."
-    speaks_for_itself = detail and stop.reason in ("max-turns", "budget", "cycle", "stopped")
+        return f"Solved after {many}{detail}.{_graded(episode)}"
+    speaks_for_itself = detail and stop.reason in (
+        "max-turns",
+        "budget",
+        "cycle",
+        "gave-up",
+        "stopped",
+    )
     why = detail if speaks_for_itself else f": {stop.reason}{detail}"
-    return f"Not solved after {many}{why}.{_best(episode)}"
+    return f"Not solved after {many}{why}.{_best(episode)}{_graded(episode)}"
+
+
+def _graded(episode: Episode) -> str:
+    """Tell the grade apart from what the tests said that the model was shown."""
+    grade = episode.grade
+    if grade is None:
+        return ""
+    counted = f", {grade.passed}/{grade.total} visible and hidden tests" if grade.total else ""
+    return f" Grade: {grade.verdict}{counted}."
 
 
 def _best(episode: Episode) -> str:
@@ -64,7 +79,7 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
     found = [
         ("Model", episode.model),
         ("Kernel", "" if kernel == KernelInfo() else ", ".join(filter(None, (name, version)))),
-        ("Tests", tests(chosen) if chosen else ""),
+        ("Tests", tests(chosen) if chosen and not episode.plans else ""),
         ("Hidden tests", "in the metadata, not shown" if episode.task.hidden_tests else ""),
         ("Tokens", f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"),
         ("Tokens of helpers", _helpers(episode)),
@@ -87,7 +102,13 @@ def came_with(episode: Episode) -> str:
     if names is None:
         return ""
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    held = f", which held {', '.join(names[:NAMED])}{more}" if names else ""
+    listed = f"{', '.join(names[:NAMED])}{more}"
+    if episode.settings.get("lent"):
+        return (
+            f"Before its setup, {listed} came by value from another session. None of that is in "
+            "the record, so in a fresh kernel its cells may fail or give another state."
+        )
+    held = f", which held {listed}" if names else ""
     return (
         f"The episode began in a live session that was handed in{held}. None of that is in the "
         "record, so in a fresh kernel its cells may fail or give another state."
@@ -160,6 +181,8 @@ def unjudged(turn: Turn) -> bool:
 def reason(turn: Turn) -> str:
     """Tell why an attempt was judged as it was, without its tests."""
     result = turn.result
+    if withheld(turn):
+        return one_line(turn.feedback.strip().partition("\n")[0]) or "it was not let run"
     if result is None:
         return _judged(turn) if turn.code else one_line(turn.extraction.reason) or turn.verdict
     if result.death is not None:
@@ -171,6 +194,11 @@ def reason(turn: Turn) -> str:
     if result.exited:
         return "it called exit() or quit(), which end a notebook's kernel"
     return "" if result.ok else f"the cell ended with status {result.status}"
+
+
+def withheld(turn: Turn) -> bool:
+    """Tell whether a person did not let a cell run."""
+    return turn.result is None and bool(turn.code) and turn.signals.by_name("execution") is not None
 
 
 def _judged(turn: Turn) -> str:
@@ -194,7 +222,7 @@ def where(turn: Turn) -> str:
         return isolation(turn)
     if unjudged(turn):
         return "Whether anything was run is not known."
-    if not turn.code or turn.verdict in ("no-code", "incomplete-reply"):
+    if not turn.code or withheld(turn) or turn.verdict in ("no-code", "incomplete-reply"):
         return "Nothing was run."
     if turn.tests is not None:
         return "It and its tests ran in processes of their own, not in a live kernel."

@@ -6,7 +6,7 @@ from nbrefine.env.looking import Folder
 from nbrefine.env.points import Point
 from nbrefine.env.session import Session
 from nbrefine.errors import UsageError
-from nbrefine.kernel.state.changes import differences
+from nbrefine.kernel.state.changes import OTHER_RANDOM, differences
 from nbrefine.values import Artifact, Episode
 
 
@@ -48,7 +48,8 @@ async def _state(session: Session, episode: Episode) -> tuple[str, ...]:
     wanted = next((turn.digest for turn in reversed(episode.accepted)), None)
     if wanted is None or not wanted.hash:
         return ()
-    return differences(wanted, (await session.look(session.here)).digest)
+    told = differences(wanted, (await session.look(session.here)).digest)
+    return tuple(each for each in told if episode.seed is not None or each != OTHER_RANDOM)
 
 
 def _files(wanted: tuple[Artifact, ...], there: tuple[Artifact, ...]) -> tuple[str, ...]:

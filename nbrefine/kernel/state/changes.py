@@ -11,6 +11,9 @@ from nbrefine.kernel.state.namespace import Variable
 PREVIEW = 60
 """Characters of a value that are shown where it is told with others."""
 
+OTHER_RANDOM = "the random generators are in another state"
+"""What differs between any two sessions that were not seeded."""
+
 
 def changes(before: Snapshot | StateDigest, after: Snapshot | StateDigest) -> StateChange:
     """Compare two moments of a session.
@@ -61,7 +64,7 @@ def differences(wanted: StateDigest, found: StateDigest) -> tuple[str, ...]:
             other = f"is {second}, not {first}" if first != second else "has another value"
             told.append(f"{name.name} {other}")
     if change.random:
-        told.append("the random generators are in another state")
+        told.append(OTHER_RANDOM)
     if change.sharing:
         told.append("other names share an object")
     unseen = any(name.unseen for digest in (wanted, found) for name in digest.names)

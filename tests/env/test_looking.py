@@ -1,0 +1,129 @@
+"""What is seen of a working folder without a cell."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import struct
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from nbrefine.env.looking import LINES, LISTED, Folder, Seen, pictures, told_pictures
+from nbrefine.files import FileChange, FileChanges
+from nbrefine.outputs import CellResult, Display, Stream
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def read(folder: Folder, path: str, start: int = 1) -> Seen:
+    return run(folder.read(path, start))
+
+
+def test_lines_of_a_text_file_are_given_from_a_line_on(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("".join(f"line {n}\n" for n in range(1, 101)))
+    first = read(Folder(tmp_path), "long.txt")
+    assert first.title == f"long.txt (792 B), lines 1 to {LINES} of 100"
+    assert first.text.splitlines()[0::59] == ["line 1", "line 60"]
+    rest = read(Folder(tmp_path), "./long.txt", 99)
+    assert rest.title == "./long.txt (792 B), lines 99 to 100 of 100"
+    assert rest.text == "line 99\nline 100"
+    assert read(Folder(tmp_path), "long.txt", 200).title == "long.txt (792 B) has no line 200"
+
+
+def test_long_lines_are_cut_and_binary_files_are_described(tmp_path: Path) -> None:
+    (tmp_path / "wide.txt").write_text("a" * 1000)
+    assert read(Folder(tmp_path), "wide.txt").text == "a" * 300 + "…"
+    (tmp_path / "x.png").write_bytes(PNG)
+    told = read(Folder(tmp_path), "x.png").title
+    assert told == f"x.png is a binary file of {len(PNG)} B 640x480; it has no lines"
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    assert read(Folder(tmp_path), "latin.txt").text == "caf\ufffd"
+
+
+def test_only_the_folder_and_the_data_files_can_be_read(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    for place in (inside, outside):
+        place.mkdir()
+        (place / "data.txt").write_text(place.name)
+    (inside / "way").symlink_to(outside / "data.txt")
+    folder = Folder(inside, data=["../out/data.txt"])
+    assert read(folder, "../out/data.txt").text == "out"
+    assert read(folder, str(outside / "data.txt")).text == "out"
+    assert read(folder, "way").text == "out"
+    closed = Folder(inside)
+    for path in ("../out/data.txt", "way", "/etc/hostname", "", "a\0b"):
+        seen = read(closed, path)
+        assert (seen.found, "outside" in seen.title) == (False, True)
+    assert read(closed, "nothing.txt") == Seen("There is no file nothing.txt", "", found=False)
+    assert "data.txt" in read(closed, ".").text
+
+
+def test_the_folder_is_listed_data_files_first_and_tables_with_their_columns(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "z.csv").write_text("a;b\n1;2\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "notes.txt").write_text("n" * 2500)
+    (tmp_path / "record.ipynb").write_text("{}")
+    folder = Folder(tmp_path, data=["z.csv", "gone.csv"], ignore=["record.ipynb"])
+    assert run(folder.described()).splitlines() == [
+        "z.csv (8 B): a;b",
+        "gone.csv (not there)",
+        "sub/notes.txt (2.5 kB)",
+    ]
+    for n in range(LISTED + 5):
+        (tmp_path / f"f{n:02}").touch()
+    assert run(folder.described()).splitlines()[-1] == "… and 6 more files"
+    assert run(Folder(None, data=["z.csv"]).described()) == "z.csv"
+
+
+def test_artifacts_are_the_files_that_were_written_as_they_are_now(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+    changes = FileChanges(
+        (
+            FileChange("a.txt", "created", size=3),
+            FileChange("gone.txt", "created", size=3),
+            FileChange("old.txt", "deleted", size=3),
+            FileChange("sub", "created", "folder"),
+        )
+    )
+    found = run(Folder(tmp_path).artifacts(changes))
+    digest = hashlib.sha256(b"abc").hexdigest()
+    assert [(each.path, each.size, each.sha256) for each in found] == [("a.txt", 3, digest)]
+    assert run(Folder(tmp_path).artifacts(None)) == ()
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480) + b"\0" * 76
+
+
+@pytest.mark.parametrize(
+    ("mime", "data", "told"),
+    [
+        ("image/png", PNG, "image/png 640x480, 100 B"),
+        ("image/gif", b"GIF89a" + struct.pack("<HH", 3, 2), "image/gif 3x2, 10 B"),
+        ("image/jpeg", b"\xff\xd8" + b"x" * 22_998, "image/jpeg, 23.0 kB"),
+    ],
+)
+def test_pictures_are_told_by_kind_extents_and_size(mime: str, data: bytes, told: str) -> None:
+    shown = Display({mime: base64.b64encode(data).decode(), "text/plain": "<Figure>"})
+    result = CellResult("draw()", "ok", (Stream("stdout", "x"), shown))
+    assert told_pictures(result) == f"Picture 1: {told}"
+    assert [image.mime for image in pictures(result)] == [mime]
+
+
+def test_the_last_few_pictures_go_with_a_prompt_and_a_cut_one_is_told() -> None:
+    shown = tuple(Display({"image/png": f"AAA{n}"}) for n in range(6))
+    assert [each.data for each in pictures(CellResult("", "ok", shown))] == [
+        f"AAA{n}" for n in range(2, 6)
+    ]
+    cut = CellResult("", "ok", (Display({"image/png": "AAAAA"}),))
+    assert told_pictures(cut) == "Picture 1: image/png, not complete"
+    assert (pictures(None), told_pictures(None)) == ((), "")

@@ -9,7 +9,7 @@ from nbrefine.notebook.form import Cell
 from nbrefine.notebook.markdown import fence, one_line, plain, span, table
 from nbrefine.notebook.steps import Step
 from nbrefine.postconditions import cell_of, tests_of
-from nbrefine.values import Episode, Turn
+from nbrefine.values import Episode, Postcondition, Turn
 
 
 def chapter(episode: Episode, step: Step, ids: Sequence[str]) -> list[Cell]:
@@ -65,20 +65,13 @@ def _plan(step: Step) -> Cell:
 
 def _story(step: Step) -> str:
     told = step.told
+    what = "attempt" if step.fate == "unplanned" else "turn"
+    many = f"{len(step.turns)} {what}{'' if len(step.turns) == 1 else 's'}"
     if step.subtask is None:
-        return f"{_many(step, 'attempt')}, {told}."
-    needs = steps.needs(step.subtask)
-    parts = [
-        told[0].upper() + told[1:],
-        _many(step, "turn"),
-        needs if step.fate != "blocked" else "",
-    ]
+        return f"{many}, {told}."
+    needs = steps.needs(step.subtask) if step.fate != "blocked" else ""
+    parts = [told[0].upper() + told[1:], many if step.turns else "", needs]
     return f"{', '.join(part for part in parts if part)}."
-
-
-def _many(step: Step, what: str) -> str:
-    count = len(step.turns)
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _asked(step: Step) -> list[str]:
@@ -87,8 +80,14 @@ def _asked(step: Step) -> list[str]:
     whole = [fence(goal, lines=40)] if one_line(goal, steps.GOAL) != goal else []
     if not step.checks:
         return whole
-    listed = "\n".join(f"- {plain(steps.check_told(check), 400)}" for check in step.checks)
+    listed = "\n".join(f"- {_told(check)}" for check in step.checks)
     return [*whole, f"It is done when these checks hold:\n\n{listed}"]
+
+
+def _told(check: Postcondition) -> str:
+    told = steps.check_told(check)
+    whose = " (the model's own check)" if check.origin == "model" else ""
+    return f"{plain(told, 400) if check.told else span(told, 400)}{whose}"
 
 
 def _turn(episode: Episode, step: Step, turn: Turn, cell_id: str) -> Cell:
@@ -186,7 +185,7 @@ def _checks(episode: Episode, step: Step) -> list[Cell]:
     cell_id = checks_id(step.number)
     if step.held is not None and episode.kernel.language == "python":
         outputs = [form.output(each) for each in step.held.outputs]
-        return [form.code(cell_id, "checks", cell_of(step.checks), outputs=outputs)]
+        return [form.code(cell_id, "checks", cell_of(step.checks).rstrip(), outputs=outputs)]
     turn = step.accepted
     parts = ["The checks, as text, because no attempt passes them all:"]
     parts.append(fence(tests_of(step.checks), "python", lines=100))

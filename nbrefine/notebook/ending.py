@@ -50,7 +50,7 @@ def _checks(episode: Episode) -> list[Cell]:
     if not checks:
         return []
     if episode.solved and episode.kernel.language == "python":
-        return [form.code(ANSWER_CHECKS, "checks", cell_of(checks))]
+        return [form.code(ANSWER_CHECKS, "checks", cell_of(checks).rstrip())]
     shown = fence(tests_of(checks), "python", lines=100)
     return [form.markdown(ANSWER_CHECKS, "checks", ["What has to hold of the answer:", shown])]
 

@@ -204,9 +204,8 @@ def listed(numbers: Iterable[int]) -> str:
 
 
 def check_told(check: Postcondition) -> str:
-    """Tell a check in words, or by its code where it has none, and whose it is."""
-    told = one_line(check.told or check.source, 300)
-    return f"{told} (the model's own check)" if check.origin == "model" else told
+    """Tell a check in words, or give its code on one line where it has none."""
+    return one_line(check.told or "; ".join(check.source.splitlines()), 300)
 
 
 def checks_told(episode: Episode, turn: Turn | None) -> str:

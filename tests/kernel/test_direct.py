@@ -12,7 +12,7 @@ from nbrefine._portal import Run
 from nbrefine.errors import BranchRefused
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import branch
-from nbrefine.outputs import Display, Stream
+from nbrefine.outputs import CellResult, Display, Stream
 
 
 def branched(kernel: Kernel) -> Kernel:
@@ -64,6 +64,24 @@ def test_errors_and_cells_that_await(direct: Kernel) -> None:
     awaited = "import asyncio\nawait asyncio.sleep(0)\nawait asyncio.sleep(0, 'slept')"
     assert direct.run(awaited).result().text == "'slept'\n"
     assert direct.run("input()").result().status == "error"  # there is nobody to ask
+
+
+def test_expressions_of_ours_leave_no_trace_and_end_as_cells_do(direct: Kernel) -> None:
+    def evaluate(source: str, limit: float = 30.0) -> CellResult:
+        return Run(direct.core.execute(source, timeout=limit, store_history=False)).result()
+
+    look = "sorted(globals()), len(In), get_ipython().execution_count"
+    before = direct.run(f"{look}").result()
+    result = evaluate("print(len(state), get_ipython().execution_count)")
+    # The cell that looked was the second one, and its value is none of the history's.
+    assert (result.status, result.text) == ("ok", "3 3\n")
+    failed = evaluate("[][1]")
+    assert (failed.status, failed.error and failed.error.ename) == ("error", "IndexError")
+    assert evaluate("input()").status == "error"
+    assert evaluate("__import__('time').sleep(60)", 0.5).status == "timeout"
+    assert evaluate("import sys; print(sys.byteorder)").text in ("little\n", "big\n")
+    after = direct.run(f"{look}").result()
+    assert (before.execution_count, after.execution_count) == (2, 3)
 
 
 def test_sources_and_values_far_larger_than_a_packet(direct: Kernel) -> None:

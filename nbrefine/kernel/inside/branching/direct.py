@@ -12,9 +12,11 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 from tornado.ioloop import IOLoop
@@ -51,6 +53,7 @@ def attach(app: Any, descriptor: int, before_start: Callable[[], None]) -> None:
     kernel._main_asyncio_lock = asyncio.Lock()
     kernel._aborting = shell.exit_now = False
     kernel.io_loop = app.io_loop
+    kernel.shell_handlers["execute_request"] = _Execute(kernel)
     for stream in open_streams(kernel):
         renew(stream, publisher, session)
         stream._schedule_flush = _flush_in_time(stream)
@@ -132,6 +135,57 @@ def _flush_in_time(stream: Any) -> Callable[[], None]:
             stream._flush()
 
     return flush
+
+
+class _Execute:
+    """Stands for the kernel's own handler of requests to run code.
+
+    What leaves no trace in the history is our controller's own, and where that is an expression it
+    needs nothing of what IPython does for a cell, which takes longer than most checks do.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    async def __call__(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        content = parent["content"]
+        expression = None if content["store_history"] else _compiled(content["code"])
+        if expression is None:
+            await self._kernel.execute_request(stream, ident, parent)
+            return
+        reply = self._evaluate(expression)
+        payloads = self._kernel.shell.payload_manager
+        reply["payload"] = payloads.read_payload()
+        payloads.clear_payload()
+        for each in (sys.stdout, sys.stderr):
+            if each is not None:
+                each.flush()
+        self._kernel.session.send(stream, "execute_reply", reply, parent, ident=ident)
+
+    def _evaluate(self, expression: CodeType) -> dict[str, Any]:
+        """Evaluate it, for what it does, where a cell would be run, and give the reply."""
+        kernel, shell = self._kernel, self._kernel.shell
+        kernel._forward_input(False)  # there is nobody to ask
+        try:
+            shell.events.trigger("pre_execute")
+            with shell.builtin_trap, shell.display_trap:
+                eval(expression, shell.user_ns)  # noqa: S307 - our own
+        except BaseException as error:  # noqa: BLE001 - an interrupt ends it as it ends a cell
+            shell.showtraceback(running_compiled_code=True)
+            told = {"ename": type(error).__name__, "evalue": str(error)}
+            return {"status": "error", "traceback": shell._last_traceback or [], **told}
+        finally:
+            kernel._restore_input()
+            shell.events.trigger("post_execute")
+        return {"status": "ok"}
+
+
+def _compiled(code: str) -> CodeType | None:
+    """Compile an expression; None: it is none."""
+    try:
+        return compile(code, "<nbrefine>", "eval", dont_inherit=True)
+    except SyntaxError:
+        return None
 
 
 class _Frame:

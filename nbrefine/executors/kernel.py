@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 import time
+import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ from nbrefine.executors.tally import Tally
 from nbrefine.kernel.branching import branch
 from nbrefine.kernel.helper import ask
 from nbrefine.kernel.inside.cases import Plan
+from nbrefine.kernel.inside.units import Program
 from nbrefine.kernel.live import Kernel
 from nbrefine.kernel.pool import KernelPool
 from nbrefine.kernel.processes.runtime import RuntimeFolder
@@ -145,18 +147,18 @@ class KernelCodeExecutor(Closing):
         self, code: str, tests: str, entry_point: str, limit: float
     ) -> CodeExecutionResult:
         try:
-            tally = Tally(_planned(tests, entry_point), limit, max_timeouts=1)
+            plan, program = _prepared(tests, entry_point)
         except InvalidTaskError as error:
             return _invalid(error.message)
-        if not tally.plan.cases:
+        if not plan.cases:
             return _invalid(NONE_FOUND)
-        both = tests, entry_point
+        tally = Tally(plan, limit, max_timeouts=1)
         async with self._kernels.one() as (kernel, folder):
-            ran = await run_behind(kernel, folder, code, both, tally)
+            ran = await run_behind(kernel, folder, code, (tests, entry_point, program), tally)
         if ran.status == "died":
-            tally = Tally(tally.plan, limit, max_timeouts=1)
+            tally = Tally(plan, limit, max_timeouts=1)
             async with self._kernels.one() as (kernel, folder):
-                ran = await run_steps_behind(kernel, folder, code, both, tally)
+                ran = await run_steps_behind(kernel, folder, code, (tests, entry_point), tally)
         return _result(ran.report, ran.outputs, ran.status, trouble=ran.trouble)
 
     async def _other(self, code: str, tests: str, limit: float) -> CodeExecutionResult:
@@ -276,9 +278,20 @@ class _FreshKernels:
 
 
 @functools.lru_cache(_PLANS)
-def _planned(tests: str, entry_point: str) -> Plan:
-    """Plan tests once for all code that is to pass them; nothing here uses the plan up."""
-    return planned(tests, entry_point)
+def _prepared(tests: str, entry_point: str) -> tuple[Plan, str]:
+    """Plan and compile tests once for all code that is to pass them.
+
+    Gives the plan, which nothing here uses up, and the program for kernels; "" where the compiler
+    refuses a part of it or warns of one, which is told where that part runs.
+    """
+    program = Program(planned(tests, entry_point))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SyntaxWarning)
+        try:
+            packed = program.packed()
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return planned(tests, entry_point), ""
+    return program.plan, packed
 
 
 def _invalid(why: str) -> CodeExecutionResult:

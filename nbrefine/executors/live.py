@@ -91,7 +91,7 @@ class Ran:
 
 
 async def run_behind(
-    kernel: Kernel, folder: str, code: str, tests: tuple[str, str], tally: Tally
+    kernel: Kernel, folder: str, code: str, tests: tuple[str, str, str], tally: Tally
 ) -> Ran:
     """Run code as a cell in a fresh kernel, and its tests there, in a single call.
 
@@ -101,7 +101,7 @@ async def run_behind(
     Parameters
     ----------
     folder: where they run.
-    tests: their source and the entry point.
+    tests: their source, the entry point, and their packed program or "".
     tally: was made of their plan; its `timeout` is the limit of all.
 
     Raises
@@ -116,7 +116,7 @@ async def run_behind(
         on_message=progress.hear,
     )
     if "awaits" in (answer.value or {}):
-        return await _step_by_step(kernel, code, tests, tally)
+        return await _step_by_step(kernel, code, tests[:2], tally)
     trouble = progress.code
     if trouble is None:
         ended_well = answer.result.ok

@@ -39,6 +39,19 @@ def test_right_code_solves(kernels: KernelCodeExecutor) -> None:
     assert (result.verdict, result.score, result.errors) == ("solved", 1.0, ())
 
 
+def test_what_the_compiler_says_of_tests_is_told_where_they_run(
+    kernels: KernelCodeExecutor,
+) -> None:
+    nested = "".join(f"{'  ' * depth}for _ in [0]:\n" for depth in range(20))
+    deep = f"{nested}{'  ' * 20}assert add(1, 1) == 2"  # as deep as Python goes
+    result = kernels.execute(ADD, f"assert add(1, 2) == 3\n{deep}")
+    assert [case.status for case in result.report.cases] == ["passed", "error"]
+    assert "too many statically nested blocks" in result.errors[0]
+    result = kernels.execute(ADD, "same = add(1, 2) is 3\nassert same")
+    assert (result.verdict, result.total) == ("solved", 1)
+    assert "SyntaxWarning" in result.stderr
+
+
 def test_check_is_given_the_entry_point_and_code_what_stands_before_it(
     kernels: KernelCodeExecutor,
 ) -> None:

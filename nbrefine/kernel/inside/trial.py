@@ -16,23 +16,25 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from .cases import FILENAME, plan
+from .cases import FILENAME
 from .guard import cut
 from .link import Emit
 from .record import THROUGH, VALUE, Recorder
 from .surroundings import Surroundings, refuse_exit
-from .units import Units
+from .units import Program, Units
 
 _trials: dict[str, Trial] = {}
 
 
-def load(emit: Emit, token: str, source: str, entry_point: str) -> dict[str, str]:
+def load(emit: Emit, token: str, source: str, entry_point: str, packed: str = "") -> dict[str, str]:
     """Prepare a source of tests, which `token` names from now on.
+
+    `packed` is the program that the controller has made of it, if it has; see `units`.
 
     Gives `problem`: "", or why it cannot be run in this session; and `candidate`: the name of
     the function that `check` is for, where the session had to tell.
     """
-    trial = Trial(source, entry_point)
+    trial = Trial(source, entry_point, packed)
     _trials[token] = trial
     return {"problem": trial.problem, "candidate": trial.candidate}
 
@@ -45,20 +47,16 @@ def run(emit: Emit, token: str, index: int) -> dict[str, Any]:
     `{"raised": …}`, what was raised outside of the cases, None if nothing.
     """
     trial = _trials[token]
-    if trial.needs_await(index):
-        return {"awaits": True}
-    work = trial.run_unit(emit, index, awaits=False)
-    try:
-        work.send(None)  # it has nothing to wait for, so it ends here and now
-    except StopIteration as ended:
-        return {"raised": ended.value}
-    work.close()
-    return {"awaits": True}
+    with trial.surroundings:
+        return trial.run_unit(emit, index)
 
 
 async def run_async(emit: Emit, token: str, index: int) -> dict[str, Any]:
     """Run one unit as a coroutine on the kernel's own loop."""
-    return {"raised": await _trials[token].run_unit(emit, index, awaits=True)}
+    trial = _trials[token]
+    trial.recorder.emit = emit
+    with trial.surroundings:
+        return {"raised": await trial.units.run(index, awaits=True)}
 
 
 def enter(emit: Emit, folder: str) -> None:
@@ -69,11 +67,12 @@ def enter(emit: Emit, folder: str) -> None:
 def check(emit: Emit, token: str, folder: str, code: str, tests: list[str]) -> dict[str, Any]:
     """Run code as a cell, in a folder, and its tests, as `load` and `run` do: all in one call.
 
-    `tests` are their source and the entry point. Tells all at once, at the end, as a message each
-    costs more than most tests: `{"told": [{"code": why}, …]}`, with "" where the code ended well,
-    then what the cases tell, and `{"unit": index, "raised": …}` for each unit that has ended. Gives
-    `{"awaits": True}` where nothing was run, because the code awaits, and otherwise `problem` and
-    `candidate`, as `load` does, and `done`: how many units were run, not all where one awaits.
+    `tests` are their source, the entry point, and their program, as for `load`. Tells all at once,
+    at the end, as a message each costs more than most tests: `{"told": [{"code": why}, …]}`, with
+    "" where the code ended well, then what the cases tell, and `{"unit": index, "raised": …}` for
+    each unit that has ended. Gives `{"awaits": True}` where nothing was run, because the code
+    awaits, and otherwise `problem` and `candidate`, as `load` does, and `done`: how many units were
+    run, not all where one awaits.
     """
     shell: Any = get_ipython()
     os.chdir(folder)
@@ -96,12 +95,14 @@ def _checked(
     loaded = load(told.append, token, *tests)
     if loaded["problem"]:
         return {**loaded, "done": 0}
-    units = len(_trials[token].units.plan.units)
-    for index in range(units):
-        ended = run(told.append, token, index)
-        if "awaits" in ended:
-            return {**loaded, "done": index}
-        told.append({"unit": index, **ended})
+    trial = _trials[token]
+    units = len(trial.units.plan.units)
+    with trial.surroundings:
+        for index in range(units):
+            ended = trial.run_unit(told.append, index)
+            if "awaits" in ended:
+                return {**loaded, "done": index}
+            told.append({"unit": index, **ended})
     return {**loaded, "done": units}
 
 
@@ -155,15 +156,16 @@ def close(emit: Emit, token: str) -> None:
 class Trial:
     """One source of tests, its namespace and its surroundings."""
 
-    def __init__(self, source: str, entry_point: str) -> None:
-        planned = plan(source, entry_point)
+    def __init__(self, source: str, entry_point: str, packed: str) -> None:
+        program = Program.unpacked(packed, source, entry_point)
+        planned = program.plan
         shell: Any = get_ipython()
         self.session: dict[str, Any] = shell.user_ns
         self.recorder = Recorder(self.session, planned.looped)
         self.surroundings = Surroundings(shell)
         self.names = dict(self.session)
         self.names["__builtins__"] = builtins
-        self.units = Units(planned, source, self.names, self.recorder)
+        self.units = Units(planned, source, self.names, self.recorder, program)
         self.candidate = ""
         hidden = shell.user_ns_hidden
         self.problem = self._bind_candidate(planned.guesses, hidden) if planned.guesses else ""
@@ -187,12 +189,15 @@ class Trial:
         self.names["@candidate"] = found[meant]
         return ""
 
-    def needs_await(self, index: int) -> bool:
-        """Tell whether a unit can only run as a coroutine."""
-        return self.units.needs_await(index)
-
-    async def run_unit(self, emit: Emit, index: int, *, awaits: bool) -> dict[str, str] | None:
-        """Run a unit and give what it raised outside of its cases."""
+    def run_unit(self, emit: Emit, index: int) -> dict[str, Any]:
+        """Run a unit, or give `{"awaits": True}`; see `run`."""
+        if self.units.needs_await(index):
+            return {"awaits": True}
         self.recorder.emit = emit
-        with self.surroundings:
-            return await self.units.run(index, awaits=awaits)
+        work = self.units.run(index, awaits=False)
+        try:
+            work.send(None)  # it has nothing to wait for, so it ends here and now
+        except StopIteration as ended:
+            return {"raised": ended.value}
+        work.close()
+        return {"awaits": True}

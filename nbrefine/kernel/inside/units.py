@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ast
+import base64
 import functools
 import inspect
 import itertools
 import linecache
+import marshal
+import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import MAGIC_NUMBER
 from typing import Any
 
-from .cases import FILENAME, Call, FunctionNode, Plan, Unit, lines_of, plan
+from .cases import FILENAME, Call, Case, FunctionNode, Plan, Unit, lines_of, plan
 from .record import Recorder
 from .rewrite import RECORDER, Detail, needs_await, program
+
+_READER = f"{sys.implementation.cache_tag} {MAGIC_NUMBER.hex()} {sys.flags.optimize}"
+"""Names the interpreters that run the code of this one."""
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
@@ -49,8 +56,41 @@ class Program:
                 light.append(unit._replace(function=None, owner=None))
             else:
                 self.code(index, awaits=awaits)
-                light.append(Unit([], {ast.Pass(): case for case in unit.cases.values()}))
+                light.append(_light(unit.cases.values()))
         self.plan = self.plan._replace(units=light)
+
+    def packed(self) -> str:
+        """Compile all, and give it without its source, as text that `unpacked` reads."""
+        self.compile()
+        units = [
+            tuple(unit) if isinstance(unit, Call) else list(unit.cases.values())
+            for unit in self.plan.units
+        ]
+        plan = [tuple(case) for case in self.plan.cases], units, self.plan.guesses, self.plan.added
+        details = [tuple(detail) for detail in self.details]
+        told = marshal.dumps((*plan, details, self._codes, self._traits))
+        return base64.b64encode(marshal.dumps((_READER, told))).decode()
+
+    @classmethod
+    def unpacked(cls, text: str, source: str, entry_point: str) -> Program:
+        """Give the program that another process has made of a source, or make it here.
+
+        Parameters
+        ----------
+        text: what `packed` gave there; "" or what another version of Python packed is of no use.
+        """
+        read: Callable[[bytes], Any] = marshal.loads  # what our own controller sends
+        reader, told = read(base64.b64decode(text)) if text else ("", b"")
+        if reader != _READER:
+            return cls(plan(source, entry_point))
+        cases, units, guesses, added, details, codes, traits = read(told)
+        units = [Call(*each) if isinstance(each, tuple) else _light(each) for each in units]
+        cases = [Case(*each) for each in cases]
+        program = cls(Plan(cases, units, guesses, added, source, entry_point))
+        program.details += [Detail(*each) for each in details]
+        program._codes, program._traits = codes, traits
+        program._used.update(range(len(units)))
+        return program
 
     def traits(self, index: int) -> tuple[bool, list[str]]:
         """Tell whether a unit awaits, as it is written, and which names it speaks of."""
@@ -69,6 +109,11 @@ class Program:
             self._used.add(index)
             self._codes[key] = program(unit, self.lines, self.details, awaits=awaits)
         return self._codes[key]
+
+
+def _light(cases: Iterable[int]) -> Unit:
+    """Stand for a unit that is compiled."""
+    return Unit([], {ast.Pass(): case for case in cases})
 
 
 def _traits(unit: Unit | Call) -> tuple[bool, list[str]]:

@@ -79,6 +79,8 @@ class KernelCodeExecutor(Closing):
         self._slots = asyncio.Semaphore(self.size)
         self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
+        # The loop knows the kernels and not the executor, so that a forgotten one goes away.
+        weakref.finalize(self, _end_later, self._kernels, os.getpid()).atexit = False
         _executors.add(self)
 
     def __repr__(self) -> str:
@@ -332,6 +334,11 @@ def _printed(outputs: Iterable[Output], name: str) -> str:
         return text
     half = PRINTED // 2
     return f"{text[:half]}\n… {cut:,} characters cut …\n{text[-half:]}"
+
+
+def _end_later(kernels: _FreshKernels, owner: int) -> None:
+    if os.getpid() == owner:  # and no fork of the controller
+        Run(kernels.close())
 
 
 _executors: weakref.WeakSet[KernelCodeExecutor] = weakref.WeakSet()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -173,6 +176,34 @@ def test_nothing_is_started_before_the_first_check_and_nothing_is_left(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(UsageError, match="closed"):
         executor.execute(ADD, TESTS)
+
+
+def test_an_executor_that_nobody_refers_to_goes_away() -> None:
+    before = set(psutil.Process().children(recursive=True))
+    executor = KernelCodeExecutor(size=1)
+    assert executor.execute(ADD, TESTS).all_passed
+    made = set(psutil.Process().children(recursive=True)) - before
+    kernels = [each for each in made if each.name() in ("nb-kernel", "nb-checkpoint")]
+    assert len(kernels) == 2
+    del executor
+    gc.collect()
+    _, left = psutil.wait_procs(kernels, timeout=20)
+    assert not left
+
+
+def test_a_fork_of_the_controller_lets_its_executors_be() -> None:
+    executor = KernelCodeExecutor(size=1)
+    assert executor.execute(ADD, TESTS).all_passed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on
+        pid = os.fork()
+    if pid == 0:
+        del executor
+        gc.collect()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert executor.execute(ADD, TESTS).all_passed
+    executor.close()
 
 
 def test_a_lost_kernel_to_branch_from_is_replaced() -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from nbrefine.answers import described
 from nbrefine.planning import Progress
-from nbrefine.prompts import escalation, feedback, fence_output, fill
+from nbrefine.prompts import ASK, escalation, feedback, fence_output, fill
 from nbrefine.source import fenced
 from nbrefine.stopping import sightings
 from nbrefine.values import Image, Message, Plan, Postcondition, Subtask, Task, Turn
@@ -56,6 +56,9 @@ CALL_PLAN = (
     "Break the goal into 2 to 6 steps, each small enough for one cell, and call make_plan. "
     "Name the variables and files that a step makes."
 )
+
+
+CALL_AGAIN = "Correct the code and call run_cell with all of it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,13 @@ def brief(
         task, plans, now, wants=wants, may_plan=may_plan, tools=tools, language=language
     )
     tried = "" if escalated else _tried(now, language)
-    told = _told(now)
+    told = _worded(_told(now), wants=wants, tools=tools, language=language)
     note = escalation(sightings(now.turns)) if escalated else ""
     room = limit - sum(map(len, (system, *before, *after, request, tried, note)))
     told = _shortened(told, max(room, LEAST))
     earlier = _earlier(turns, now, plans, room - len(told), language)
-    parts = [*before, earlier, *after, request, tried, told, note]
+    end = [tried, told, note]
+    parts = [*before, earlier, *after, *([*end, request] if wants == "plan" else [request, *end])]
     content = "\n\n".join(part for part in parts if part)
     return (
         Message("system", _spoken(system, language)),
@@ -301,6 +305,14 @@ def _told(now: Progress) -> str:
     looks = [turn for turn in now.turns[:at] if turn.kind == "inspection"]
     told = [turn.feedback for turn in (*looks, *now.turns[at:])]
     return "\n\n".join(text for text in told if text)
+
+
+def _worded(text: str, *, wants: Literal["act", "plan"], tools: bool, language: str) -> str:
+    """Ask in a feedback for what is wanted now, in the place of a block of corrected code."""
+    asked = _spoken(ASK, language)
+    if wants == "plan":
+        return text.replace(asked, "").rstrip()
+    return text.replace(asked, CALL_AGAIN) if tools else text
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from nbrefine.answers.asked import Asked, plain
 from nbrefine.answers.fields import fields_of
@@ -22,7 +22,14 @@ def described(form: AnswerForm, *, language: str = "python") -> str:
     ----------
     language: the kernel's, in which the answer may be printed.
     """
-    return "\n".join(part for part in (_how(form, language), form.told) if part)
+    return "\n".join(part for part in (_how(form, language), form.told, *_choices(form)) if part)
+
+
+def _choices(form: AnswerForm) -> Iterator[str]:
+    """Name the choices once more by the field itself, which small models call a truth value."""
+    for name in form.fields:
+        if choices := Asked.of(name, form.told).choices:
+            yield f"`{name}` must be {' or '.join(map(repr, choices))}."
 
 
 def _how(form: AnswerForm, language: str) -> str:

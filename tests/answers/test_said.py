@@ -22,6 +22,11 @@ def test_the_fields_are_asked_for_as_a_line_to_print() -> None:
     )
 
 
+def test_the_choices_of_a_field_are_told_by_its_name() -> None:
+    form = fields('@a[x] where "x" is either "yes" or "no".')
+    assert described(form).endswith("\n`a` must be 'yes' or 'no'.")
+
+
 @pytest.mark.parametrize("form", [FIELDS, AnswerForm("fields", fields=("mean-2", "sd"))])
 def test_no_python_is_told_where_it_is_not_spoken_or_not_possible(form: AnswerForm) -> None:
     language = "r" if form is FIELDS else "python"

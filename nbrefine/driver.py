@@ -9,6 +9,7 @@ builds on them choose the settings and drive episodes by it.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from nbrefine.errors import (
     NbrefineError,
     RecordError,
     RunStopped,
+    UsageError,
 )
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder
@@ -41,6 +43,7 @@ from nbrefine.values import (
     Sampling,
     Stop,
     Task,
+    Tool,
     Turn,
     utc_now,
 )
@@ -63,7 +66,7 @@ class Activity:
     """What a running episode is doing at this moment."""
 
     doing: str = "starting"
-    """"starting", "asking", "running", "testing" or "ended"."""
+    """"starting", "paused", "asking", "running", "testing" or "ended"."""
     turn: int = 0
     """1-based number of the turn; 0 before the first."""
     since: float = field(default_factory=time.monotonic)
@@ -73,7 +76,7 @@ class Activity:
 
 
 class EpisodeRun(Run[Episode]):
-    """The handle to a running episode: `await` it, ask for its `result()`, or `stop()` it.
+    """The handle to a running episode: `await` it, ask for its `result()`, `pause()` or `stop()`.
 
     `stop()` ends the current model call or cell and closes the record; the result is then the
     episode so far with the stop reason "stopped".
@@ -82,6 +85,17 @@ class EpisodeRun(Run[Episode]):
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         super().__init__(driver.drive(), on_stop=driver.stop)
+
+    def pause(self) -> None:
+        """Let the turn that has begun end, and ask the model no more until `resume()`.
+
+        Kernel and record stay open, and a budget of seconds goes on.
+        """
+        self._loop.call_soon_threadsafe(self._driver.pause)
+
+    def resume(self) -> None:
+        """Go on after `pause()`."""
+        self._loop.call_soon_threadsafe(self._driver.resume)
 
     @property
     def episode(self) -> Episode | None:
@@ -112,7 +126,8 @@ class Driver:
     rules: when to stop on repeats; None: never.
     budget: what may be spent; checked before every model call.
     sampling: how replies are drawn.
-    recorder: writes the record while the episode runs.
+    recorder: writes the record while the episode runs, or gives what does, in a worker thread, from
+        the episode as it begins.
     settings: what the record says of the settings, as plain JSON.
     on_turn: called in a worker thread with the episode after each turn, once that is recorded.
     close_env, close_model: whether to close them when the episode has ended.
@@ -130,7 +145,7 @@ class Driver:
         rules: StopRule | None = None,
         budget: Budget | None = None,
         sampling: Sampling = Sampling(temperature=0.0),
-        recorder: Recorder | None = None,
+        recorder: Recorder | Callable[[Episode], Recorder] | None = None,
         settings: Mapping[str, Any] | None = None,
         on_turn: Callable[[Episode], object] | None = None,
         close_env: bool = True,
@@ -147,7 +162,8 @@ class Driver:
         self._rules = rules
         self._budget = budget or Budget()
         self._sampling = sampling
-        self._recorder = recorder
+        self._recorder = recorder if isinstance(recorder, Recorder) else None
+        self._make_recorder = recorder if not isinstance(recorder, Recorder) else None
         self._settings = dict(settings or {})
         self._on_turn = on_turn
         self._close_env = close_env
@@ -156,6 +172,16 @@ class Driver:
         self._scribe = ThreadPoolExecutor(1, "nbrefine-record")
         self._fold_task: asyncio.Task[Stop] | None = None
         self._stopping: Stop | None = None
+        self._going = asyncio.Event()
+        self._going.set()
+
+    def pause(self) -> None:
+        """Ask the model no more until `resume()`; runs on the portal."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        """Go on after `pause()`; runs on the portal."""
+        self._going.set()
 
     def stop(self, why: Stop = BY_A_PERSON) -> None:
         """End the current call or cell and, with it, the episode; runs on the portal."""
@@ -222,7 +248,7 @@ class Driver:
         state, _ = await self._env.areset(seed=self._seed, options=self._options or None)
         self.episode = self._described(_own(state) or _begun(state, self._seed))
         self._prompts = _Prompts(self.episode.turns)
-        await self._record(Recorder.begin)
+        await self._begin_record()
         action = Action.from_code(self._initial_code) if self._initial_code else None
         while (stop := self._decide()) is None:
             prompt: tuple[Message, ...] = ()
@@ -245,11 +271,18 @@ class Driver:
 
     async def _ask(self, state: State) -> tuple[tuple[Message, ...], Reply]:
         """Give the prompt as sent and what the model answered."""
+        while not self._going.is_set():
+            self._doing("paused")
+            await self._going.wait()
         self._budget.check()
         self._doing("asking")
         prompt = await self._composed(state)
         reply = await self._model.complete(
-            prompt, sampling=self._draw(state), budget=self._budget, on_text=self._hear
+            prompt,
+            sampling=self._draw(state),
+            budget=self._budget,
+            on_text=self._hear,
+            **_offered(state, self._model),
         )
         return prompt, reply
 
@@ -258,7 +291,15 @@ class Driver:
         messages: Sequence[Message] = shown.messages or (Message("user", shown.prompt),)
         if self._compose is not None:
             messages = await call_user(self._compose, state, self.episode)
-        return tuple(Message(message.role, clean_text(message.content)) for message in messages)
+        takes_images = getattr(self._model, "takes_images", False)
+        return tuple(
+            replace(
+                message,
+                content=clean_text(message.content),
+                images=message.images if takes_images else (),
+            )
+            for message in messages
+        )
 
     def _draw(self, state: State) -> Sampling:
         """Give the settings of the next reply: a seed for the turn, more heat on a repeat."""
@@ -280,7 +321,7 @@ class Driver:
         except (Exception, asyncio.CancelledError) as trouble:
             ending = stop_for(trouble) if isinstance(trouble, Exception) else self._stopping
             if action.reply is not None and ending is not None:  # it was paid for, whoever's fault
-                turn = _unjudged(len(self.episode.turns) + 1, action.reply, prompt, ending)
+                turn = _unjudged(self.episode, state, action.reply, prompt, ending)
                 self.episode = self._with(turn, started, clock)
             raise
         episode = _own(result.next_state)
@@ -299,7 +340,8 @@ class Driver:
         return replace(self.episode, turns=(*self.episode.turns, turn))
 
     def _described(self, episode: Episode) -> Episode:
-        return replace(episode, model=self._model.name, settings=self._settings)
+        settings = {**episode.settings, **self._settings}
+        return replace(episode, model=self._model.name, settings=settings)
 
     def _doing(self, what: str) -> None:
         turn = len(self.episode.turns) + 1 if self.episode is not None else 0
@@ -308,6 +350,13 @@ class Driver:
     def _hear(self, text: str) -> None:
         heard = self.activity.reply_text + text if text else ""  # "" says that it begins anew
         self.activity = replace(self.activity, reply_text=heard)
+
+    async def _begin_record(self) -> None:
+        if (make := self._make_recorder) is not None:
+            assert self.episode is not None
+            loop = asyncio.get_running_loop()
+            self._recorder = await loop.run_in_executor(self._scribe, make, self.episode)
+        await self._record(Recorder.begin)
 
     async def _record(self, write: Callable[[Recorder, Episode], None]) -> None:
         """Write to the record in its own thread, one write after the other."""
@@ -369,6 +418,26 @@ class _Prompts:
         return kept
 
 
+def _offered(state: State, model: Model) -> dict[str, tuple[Tool, ...]]:
+    """Give the tools that a state has for the model, as an argument of its `complete`, or none.
+
+    Raises
+    ------
+    UsageError: there are some, and the model has no such parameter.
+    """
+    shown = state.observation.available_tools
+    tools = tuple(tool for tool in shown if isinstance(tool, Tool))
+    if not tools:
+        return {}
+    taken = inspect.signature(model.complete).parameters.values()
+    if not any(each.name == "tools" or each.kind is each.VAR_KEYWORD for each in taken):
+        raise UsageError(
+            f"The model {model.name} takes no tools",
+            hint='Give its complete() a parameter "tools", or ask for fenced code: style="fenced"',
+        )
+    return {"tools": tools}
+
+
 def _own(state: State) -> Episode | None:
     """Give the episode that the environment itself keeps in its states."""
     episode = getattr(state.hidden, "episode", None)
@@ -403,11 +472,15 @@ def _turn(number: int, action: Action, result: StepResult, prompt: tuple[Message
     )
 
 
-def _unjudged(number: int, reply: Reply, prompt: tuple[Message, ...], ending: Stop) -> Turn:
+def _unjudged(
+    episode: Episode, state: State, reply: Reply, prompt: tuple[Message, ...], ending: Stop
+) -> Turn:
     """Tell in a turn, which is no attempt, of a reply that nothing has judged."""
+    step = getattr(state.hidden, "step", 1)
     return Turn(
-        number=number,
-        attempt=number,
+        number=len(episode.turns) + 1,
+        step=step,
+        attempt=1 + sum(turn.step == step for turn in episode.turns),
         messages=prompt,
         reply=reply,
         extraction=Extraction("no-code", reason=clean_text(f"It was not judged: {ending.detail}")),

@@ -62,6 +62,11 @@ class MultiStepHidden:
     shown: str = ""
     """The variables that are there, in a few lines."""
 
+    @property
+    def step(self) -> int:
+        """Number of the subtask that the next reply is for."""
+        return self.now.step
+
 
 @dataclass(frozen=True, slots=True)
 class _Standing:

@@ -62,6 +62,8 @@ def plain(emit: Emit, name: str) -> dict[str, Any] | None:
         told["problem"] = f"it took over {SECONDS:g} s to read"
     except _NotPlainError as error:
         told["problem"] = str(error)
+    except RecursionError:
+        told["problem"] = "it is nested too deeply"
     except Exception as error:  # noqa: BLE001  a foreign class may raise anything
         told["problem"] = f"reading it raised {kind_name(error)}"
     return told

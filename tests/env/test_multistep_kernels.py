@@ -1,0 +1,196 @@
+"""Whose kernel the steps run on, what it is lent, and what is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from jupyter_client.manager import KernelManager
+
+from nbrefine.env import MultiStepEnvironment
+from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.kernel import Kernel
+from nbrefine.postconditions import holds
+from nbrefine.state import Action, State
+from nbrefine.values import Episode, Subtask, Task, Turn
+
+TWO = (
+    Subtask("Add", postconditions=(holds("len(items) == 3"),)),
+    Subtask("Sum", needs=(1,), postconditions=(holds("total == sum(items)"),)),
+)
+
+
+def cell(code: str) -> Action:
+    return Action.from_text(f"```python\n{code}\n```")
+
+
+def driven(env: MultiStepEnvironment, *codes: str) -> State:
+    state, _ = env.reset(seed=0)
+    for code in codes:
+        state = env.step(state, cell(code)).next_state
+    return state
+
+
+def episode_of(state: State) -> Episode:
+    episode: Episode = state.hidden.episode
+    return episode
+
+
+def newest(state: State) -> Turn:
+    return episode_of(state).turns[-1]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.02)
+
+
+def processes() -> int:
+    """Count the processes that this one has started, directly or not."""
+    alive = psutil.Process().children(recursive=True)
+    return sum(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in alive)
+
+
+@pytest.fixture
+def attached(tmp_path: Path) -> Iterator[Kernel]:
+    """A kernel that somebody else has started, with a state of theirs."""
+    manager = KernelManager(kernel_name="python3")
+    # Threads of BLAS would be a user's, who must not be forked.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    with (tmp_path.parent / f"{tmp_path.name}.log").open("w") as log:
+        manager.start_kernel(stdout=log, stderr=log, env=environment, cwd=str(tmp_path))
+    try:
+        with Kernel.connect(manager.connection_file) as kernel:
+            assert kernel.run("items = [1, 2]").result().ok
+            yield kernel
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
+def test_accepted_cells_run_once_in_a_kernel_that_is_not_ours(
+    attached: Kernel, tmp_path: Path
+) -> None:
+    with MultiStepEnvironment(Task("Sum up", subtasks=TWO), kernel=attached) as env:
+        state = driven(
+            env,
+            "items.append(3); open('out.txt', 'a').write('x'); raise ValueError",
+            "items.append(3); open('out.txt', 'a').write('x')",
+            "total = sum(items)",
+        )
+    episode = episode_of(state)
+    assert [turn.accepted for turn in episode.turns] == [False, True, True]
+    assert [turn.isolation for turn in episode.turns] == ["fork"] * 3
+    assert episode.handed_in == ("items",)
+    assert episode.solved
+    assert (tmp_path / "out.txt").read_text() == "x"
+    assert [(artifact.path, artifact.size) for artifact in episode.artifacts] == [("out.txt", 1)]
+    assert attached.run("items, total").result().text == "([1, 2, 3], 6)\n"
+
+
+def test_variables_are_lent_by_value_and_the_lender_s_stay_as_they_are() -> None:
+    with Kernel.start() as own:
+        assert own.run("items = [1, 2]\nnumbers = (n for n in items)").result().ok
+        task = Task("Sum up", subtasks=TWO, setup="first = items[0]")
+        with MultiStepEnvironment(task, lend=(own, ("items",))) as env:
+            state = driven(env, "items.append(3)\nassert first == 1", "total = sum(items)")
+        assert "items: list of length 3" in state.observation.state
+        assert episode_of(state).solved
+        assert episode_of(state).handed_in == ("items",)
+        assert own.run("items").result().text == "[1, 2]\n"
+        with (
+            MultiStepEnvironment(Task("t"), lend=(own, ("numbers",))) as env,
+            pytest.raises(UsageError, match="numbers cannot be lent"),
+        ):
+            env.reset()
+        with pytest.raises(UsageError, match="lend"):
+            MultiStepEnvironment(Task("t"), kernel=own, lend=(own, ()))
+
+
+def test_released_states_and_closed_environments_leave_no_process_and_no_descriptor() -> None:
+    with MultiStepEnvironment(Task("t", setup="items = []")) as env:
+        driven(env, "items.append(1)")  # what is made once for all kernels is there
+    before, opened = processes(), psutil.Process().num_fds()
+    for _ in range(2):
+        with MultiStepEnvironment(Task("t", setup="items = []"), style="tools") as env:
+            start = driven(env)
+            held = processes()
+            states = [start]
+            for code in ("items.append(1)", "1 / 0", "items.append(2)"):
+                states.append(env.step(states[-1], cell(code)).next_state)
+            states.append(env.step(start, cell("items.append(3)")).next_state)
+            states.append(env.step(start, Action.from_code("")).next_state)
+            for state in states:
+                env.release(state)
+            until(lambda held=held: processes() <= held)  # type: ignore[misc]
+            with pytest.raises(UsageError, match="released"):
+                env.step(start, cell("x = 1"))
+    until(lambda: processes() == before)
+    until(lambda: psutil.Process().num_fds() <= opened)
+
+
+def test_a_step_that_is_given_up_leaves_the_session_as_it_was() -> None:
+    with MultiStepEnvironment(Task("t", setup="items = []")) as env:
+        start = driven(env)
+        held = processes()
+
+        async def given_up() -> None:
+            step = asyncio.ensure_future(
+                env.astep(start, cell("items.append(1)\nimport time; time.sleep(600)"))._wait()
+            )
+            await asyncio.sleep(1)
+            step.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await step
+
+        asyncio.run(given_up())
+        until(lambda: processes() <= held)
+        state = env.step(start, cell("print(items)")).next_state
+        result = newest(state).result
+        assert result is not None
+        assert result.text == "[]\n"
+
+
+def test_a_kernel_that_cannot_branch_is_rebuilt_and_looked_at_all_the_same(tmp_path: Path) -> None:
+    task = Task("Sum up", subtasks=TWO, setup="items = [1, 2]")
+    with MultiStepEnvironment(task, isolation="rebuild", cwd=tmp_path) as env:
+        state = driven(env, "items.append(9); items.clear()")
+        assert newest(state).isolation == "rebuild"
+        state = env.step(
+            state, Action.from_text('{"name": "inspect_variable", "arguments": {"name": "items"}}')
+        ).next_state
+        assert (newest(state).kind, "[1] 2" in newest(state).feedback) == ("inspection", True)
+        for code in ("items.append(3)", "total = 6"):
+            state = env.step(state, cell(code)).next_state
+    assert episode_of(state).solved
+    assert not env.spec.pure_step
+
+
+def test_a_kernel_of_another_language_works_in_steps_without_checks(bash_kernel: str) -> None:
+    with MultiStepEnvironment(Task("Say it"), kernel=bash_kernel) as env:
+        state, _ = env.reset()
+        state = env.step(state, Action.from_text("```bash\nx=hello\n```")).next_state
+        assert newest(state).accepted
+        state = env.step(state, Action.from_text("```bash\necho ANSWER: $x\n```")).next_state
+        answer = episode_of(state).answer
+        assert answer is not None
+        assert answer.text == "hello"
+    with (
+        MultiStepEnvironment(Task("t", subtasks=TWO), kernel=bash_kernel) as env,
+        pytest.raises(InvalidTaskError, match="bash"),
+    ):
+        env.reset()
+
+
+def test_a_kernel_that_dies_in_an_attempt_does_not_take_the_session_with_it() -> None:
+    task = Task("Sum up", subtasks=TWO, setup="items = [1, 2]")
+    with MultiStepEnvironment(task) as env:
+        state = driven(env, "items.append(3)", "import os; os._exit(7)", "total = sum(items)")
+    assert [turn.verdict for turn in episode_of(state).turns] == ["solved", "crashed", "solved"]
+    assert episode_of(state).solved

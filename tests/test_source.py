@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbrefine.source import fenced, parse
+from nbrefine.source import fault, fenced, parse
 
 
 @pytest.mark.parametrize("cell", ["x = 1", "%time f()", "await f()", "!ls {x}", "%%js\n((", "f?"])
@@ -19,6 +19,26 @@ def test_a_cell_that_a_notebook_can_run_parses(cell: str) -> None:
 )
 def test_what_cannot_be_parsed_is_none_and_no_error(text: str) -> None:
     assert parse(text) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("await f()\nx = '\\d' is 1", ""),
+        ("", ""),
+        ("x = 1\nx = = 1", "line 2: invalid syntax"),
+        ("x = 1\nreturn x", "line 2: 'return' outside function"),
+        ("break", "line 1: 'break' outside loop"),
+        ("!ls", "line 1: invalid syntax"),
+    ],
+)
+def test_a_fault_is_told_with_its_line(code: str, told: str) -> None:
+    assert fault(code) == told
+
+
+@pytest.mark.parametrize("code", ["a\0b", "x = '\ud800'", "(" * 5000, "-" * 100_000 + "1"])
+def test_what_python_cannot_even_read_has_a_fault_too(code: str) -> None:
+    assert fault(code)
 
 
 def test_magics_can_be_left_out() -> None:

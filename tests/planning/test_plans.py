@@ -210,6 +210,7 @@ def holds_together(
         assert not now.finished
         return
     subtasks = plans[-1].subtasks
+    assert now.subtask is None or set(now.subtask.needs) <= set(now.done)
     for number, subtask in enumerate(subtasks, start=1):
         assert all(1 <= needed < number for needed in subtask.needs)
         assert number == now.step or number in closed or number > now.step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from nbrefine.notebook import steps, wording
 from nbrefine.notebook.markdown import one_line, visible
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ TICK = 0.1
 """Seconds between two looks at the run."""
 
 SHOWN_TURNS = 8
+SHOWN_STEPS = 12
 SHOWN_REPLY_LINES = 6
 
 DOING = {
     "starting": "starting the kernel",
+    "paused": "paused",
     "asking": "asking the model",
     "running": "running the code",
     "testing": "running the tests",
@@ -71,27 +74,30 @@ def _wait(run: EpisodeRun, told: int | None = None) -> None:
     """Wait for the end; with `told`, the number of turns told so far, tell each as it comes."""
     while True:
         ended = run.done()
-        turns = run.episode.turns if run.episode is not None else ()
-        if told is not None:
-            for turn in turns[told:]:
-                typer.echo("  ".join(word for word in _words(turn) if word), err=True)
-            told = len(turns)
+        episode = run.episode
+        if told is not None and episode is not None:
+            for turn in episode.turns[told:]:
+                typer.echo("  ".join(word for word in _words(episode, turn) if word), err=True)
+            told = len(episode.turns)
         if ended:
             return
         time.sleep(TICK)
 
 
 def _panel(run: EpisodeRun, max_turns: int, spinner: Spinner) -> RenderableType:
-    turns = run.episode.turns if run.episode is not None else ()
+    episode = run.episode
+    turns = episode.turns if episode is not None else ()
     parts: list[RenderableType] = []
-    if turns:
+    if episode is not None and episode.plans:
+        parts.append(_steps(episode))
+    if episode is not None and turns:
         table = Table(box=None, pad_edge=False, show_header=False)
         for column in range(4):
             table.add_column(justify="right" if column in (2, 3) else "left", no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         for turn in turns[-SHOWN_TURNS:]:
             style = "green" if turn.accepted else ""
-            table.add_row(*(Text(word, style=style) for word in _words(turn)))
+            table.add_row(*(Text(word, style=style) for word in _words(episode, turn)))
         if len(turns) > SHOWN_TURNS:
             parts.append(Text(f"({len(turns) - SHOWN_TURNS} earlier turns)", style="dim"))
         parts.append(table)
@@ -102,23 +108,44 @@ def _panel(run: EpisodeRun, max_turns: int, spinner: Spinner) -> RenderableType:
     return Group(*parts)
 
 
-def _words(turn: Turn) -> tuple[str, str, str, str, str]:
-    """Give one finished turn as words: number, verdict, tests, cost, and why it failed."""
-    tests = f"{turn.tests.passed}/{turn.tests.total} tests" if turn.tests else ""
+def _steps(episode: Episode) -> RenderableType:
+    """Give the steps that are planned, and what became of each so far."""
+    found = steps.steps_of(episode)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column(no_wrap=True)
+    shown = found[-SHOWN_STEPS:]
+    for step in shown:
+        style = {"done": "green", "running": "bold"}.get(step.fate, "")
+        table.add_row(Text(visible(step.title), style=style), Text(step.told, style=style))
+    if len(found) > len(shown):
+        return Group(Text(f"({len(found) - len(shown)} earlier steps)", style="dim"), table)
+    return table
+
+
+def _words(episode: Episode, turn: Turn) -> tuple[str, str, str, str, str]:
+    """Give one finished turn as words: number, what came of it, tests, cost, and why it failed."""
+    stepped = steps.in_steps(episode)
+    checks = "checks" if episode.plans else "tests"
+    tests = f"{turn.tests.passed}/{turn.tests.total} {checks}" if turn.tests else ""
     tokens = f"{turn.reply.usage.total_tokens} tokens, " if turn.reply else ""
     return (
-        f"turn {turn.number}",
-        turn.verdict,
+        f"turn {turn.number}, step {turn.step}" if stepped else f"turn {turn.number}",
+        steps.brief(turn) if stepped else turn.verdict,
         tests,
         f"{tokens}{turn.seconds:.1f} s",
-        _reason(turn),
+        _reason(*(steps.by_expression([turn]) if episode.plans else [turn])),
     )
 
 
 def _reason(turn: Turn) -> str:
-    """Say in a few words why a turn failed."""
+    """Say in a few words why a turn failed, or what was looked at or planned."""
+    if turn.kind != "attempt":
+        return one_line(turn.feedback.strip().partition("\n")[0])
     if turn.accepted:
         return ""
+    if wording.unjudged(turn) or wording.withheld(turn):
+        return wording.reason(turn)
     if turn.result is not None and turn.result.error is not None:
         return one_line(str(turn.result.error))
     if turn.tests is None:
@@ -149,7 +176,11 @@ def report(episode: Episode, record: Path) -> None:
     detail = f": {stop.detail}" if stop is not None and stop.detail else ""
     turns = f"{len(episode.turns)} turn{'' if len(episode.turns) == 1 else 's'}"
     spent = f"{turns}, {episode.usage.total_tokens} tokens, {episode.seconds:.1f} s"
-    if episode.solved:
+    if steps.in_steps(episode):
+        typer.echo(f"{'Solved' if episode.solved else 'Not solved'}{detail} ({spent})\n")
+        for line in _outcome(episode):
+            typer.echo(visible(line))
+    elif episode.solved:
         typer.echo(f"Solved{detail} ({spent})\n")
         typer.echo(visible(episode.accepted[-1].code.rstrip()) + "\n")
     else:
@@ -160,6 +191,19 @@ def report(episode: Episode, record: Path) -> None:
             typer.echo(f"Best: attempt {best.number} with {tests}")
     named = shlex.quote(str(record))
     typer.echo(f"Record: {record} (read it with `nbrefine show {named} --step`)")
+
+
+def _outcome(episode: Episode) -> Iterator[str]:
+    """Tell steps, answer and files of an episode, each part with a blank line behind it."""
+    if episode.plans:
+        yield from (f"{step.title}: {step.told}" for step in steps.steps_of(episode))
+        yield ""
+    if episode.answer is not None:
+        yield from (f"{label}: {text}" for label, text in steps.answered(episode.answer))
+        yield ""
+    if files := episode.artifacts:
+        yield from (f"{each.path} ({each.size:,} bytes)" for each in files)
+        yield ""
 
 
 def download(what: str, begin: Callable[[Callable[[int, int], None]], Run[Path]]) -> Path:

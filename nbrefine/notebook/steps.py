@@ -134,6 +134,12 @@ def _only_answers(turns: Sequence[Turn]) -> bool:
     return any(turn.kind == "answer" for turn in turns) and not any(turn.tried for turn in turns)
 
 
+def in_steps(episode: Episode) -> bool:
+    """Tell whether an episode was worked on in steps, or may be."""
+    several = any(turn.step > 1 for turn in episode.turns)
+    return bool(episode.plans) or episode.task.answer is not None or several
+
+
 def facts(episode: Episode) -> list[tuple[str, str]]:
     """Give the facts of an episode's steps and files that a reader asks for first."""
     found = []
@@ -257,6 +263,20 @@ def _argument(value: object) -> str:
     if isinstance(value, str) and "\n" in value:
         return f'"""\n{value}\n"""'
     return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def brief(turn: Turn) -> str:
+    """Say in a word or two what came of a turn in an episode of steps."""
+    good = turn.verdict == "solved"
+    match turn.kind:
+        case "inspection":
+            return "look"
+        case "plan":
+            return "plan" if good else "no plan"
+        case "answer":
+            return "answer" if good else "no answer"
+        case _:
+            return "accepted" if turn.accepted else turn.verdict
 
 
 def headline(turn: Turn) -> str:

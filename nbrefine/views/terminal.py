@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.findings import findings
-from nbrefine.notebook import load, wording
+from nbrefine.notebook import load, steps, wording
 from nbrefine.notebook.markdown import one_line, shorten, visible
 from nbrefine.values import CaseResult, Episode, Turn
 
@@ -85,28 +86,98 @@ def _wants_more(console: Console) -> bool:
 def _pages(episode: Episode) -> Iterator[list[RenderableType]]:
     yield _header(episode)
     previous: Turn | None = None
-    for turn in episode.turns:
+    found = {step.number: step for step in steps.steps_of(episode) if step.subtask is not None}
+    for place, turn in enumerate(episode.turns):
         before = previous if previous is not None and previous.step == turn.step else None
-        yield _attempt(episode, turn, before)
+        new = place == 0 or episode.turns[place - 1].step != turn.step
+        begun = _step(found[turn.step]) if new and turn.step in found else []
+        if turn.kind == "attempt":
+            yield [*begun, *_attempt(episode, turn, before)]
+        else:
+            yield [*begun, *_said(episode, turn)]
         if turn.code:
             previous = turn
-    yield [_rule("Result"), _line(wording.verdict(episode), "bold"), *_doubts(episode)]
+    yield [
+        _rule("Result"),
+        _line(wording.verdict(episode), "bold"),
+        *_result(episode),
+        *_doubts(episode),
+    ]
+
+
+def _step(step: steps.Step) -> list[RenderableType]:
+    """Tell what a step is to do, and when it is done."""
+    goal = step.subtask.goal if step.subtask is not None else ""
+    needs = steps.needs(step.subtask) if step.subtask is not None else ""
+    checks = "\n".join(f"- {steps.check_told(check)}" for check in step.checks)
+    return [
+        _rule(step.title),
+        *([_block(goal, lines=30)] if goal not in step.title else []),
+        *([_line(f"It {needs}.")] if needs else []),
+        *(
+            [_label("It is done when these checks hold"), _block(checks, lines=40)]
+            if checks
+            else []
+        ),
+    ]
+
+
+def _said(episode: Episode, turn: Turn) -> list[RenderableType]:
+    """Tell of a turn that ran no cell."""
+    parts = [_rule(f"Turn {turn.number}: the model {steps.headline(turn)}")]
+    plan = steps.made_at(episode, turn)
+    if plan is not None:
+        parts.append(_line(steps.plans_told(episode)[episode.plans.index(plan)]))
+        parts.append(_block("\n".join(steps.goals(plan)), lines=40))
+    elif said := steps.asked(turn):
+        parts += [_label("The model wrote"), _block(said)]
+    if turn.feedback:
+        parts += [_label("Feedback to the model"), _block(turn.feedback, lines=FEEDBACK_LINES)]
+    return parts
+
+
+def _result(episode: Episode) -> Iterator[RenderableType]:
+    """Tell steps, answer and files of an episode that has them."""
+    from rich.table import Table
+
+    shown = steps.steps_of(episode) if episode.plans else []
+    rows = [(step.title, step.told) for step in shown]
+    if episode.answer is not None:
+        rows += steps.answered(episode.answer)
+    rows += ((path, f"{size} bytes, sha256 {sha256}") for path, size, sha256 in _files(episode))
+    if rows:
+        grid = Table.grid(padding=(0, 2))
+        for label, told in rows:
+            grid.add_row(_line(label), _line(told))
+        yield grid
+
+
+def _files(episode: Episode) -> list[list[str]]:
+    return [[path, size, sha256[:12]] for path, size, sha256 in steps.files_of(episode)]
 
 
 def _doubts(episode: Episode) -> Iterator[RenderableType]:
     """Tell of tests that may be wrong, the likely ones first."""
-    found = sorted(findings(episode), key=lambda finding: not finding.likely)
+    every = {each.detail: each for part in _parts(episode) for each in findings(part)}
+    found = sorted(every.values(), key=lambda finding: not finding.likely)
     for finding in found[:DOUBTS]:
         yield _line(f"Possible trouble with the tests: {one_line(finding.detail, 400)}.", "yellow")
     if len(found) > DOUBTS:
         yield _line(f"The same holds for {len(found) - DOUBTS} more tests.", "yellow")
 
 
+def _parts(episode: Episode) -> list[Episode]:
+    """Give an episode as one for each step: the checks of two steps have nothing in common."""
+    if not episode.plans:
+        return [episode]
+    return [replace(episode, turns=step.turns) for step in steps.steps_of(episode)]
+
+
 def _header(episode: Episode) -> list[RenderableType]:
     from rich.table import Table
 
     facts = Table.grid(padding=(0, 2))
-    for label, fact in wording.facts(episode):
+    for label, fact in (*steps.facts(episode), *wording.facts(episode)):
         facts.add_row(label, _line(fact))
     title, prompt = wording.title(episode), episode.task.prompt
     return [
@@ -114,19 +185,20 @@ def _header(episode: Episode) -> list[RenderableType]:
         *([_block(prompt, lines=30)] if prompt.strip() != title else []),
         _line(wording.verdict(episode), "bold"),
         facts,
+        *(_line(told) for told in steps.plans_told(episode)),
         *([_line(told, "yellow")] if (told := wording.came_with(episode)) else []),
     ]
 
 
 def _attempt(episode: Episode, turn: Turn, before: Turn | None) -> list[RenderableType]:
-    tests = f", {wording.tests(turn)}" if turn.tests else ""
+    tests = f", {steps.checks_told(episode, turn)}" if turn.tests else ""
     of = sum(other.step == turn.step for other in episode.turns)
     place = wording.place(episode, turn).capitalize()
     parts = [_rule(f"{place} of {of}: {wording.fate(turn)}{tests}")]
     if turn.code:
         parts.append(_source(turn.code, wording.language(episode, turn)))
     elif turn.reply is not None:
-        parts += [_label("The model wrote"), _block(turn.reply.text)]
+        parts += [_label("The model wrote"), _block(steps.asked(turn))]
     if before is not None and turn.code:
         parts += _changes(before, turn)
     parts += _outcome(turn)
@@ -147,7 +219,7 @@ def _outcome(turn: Turn) -> list[RenderableType]:
     result = turn.result
     if wording.unjudged(turn):
         return [_line(wording.reason(turn), "yellow")]
-    if not turn.tried:
+    if not turn.tried or wording.withheld(turn):
         return [_line(f"Nothing was run: {wording.reason(turn)}", "yellow")]
     parts: list[RenderableType] = []
     if result is not None and result.text:

@@ -74,7 +74,7 @@ class Calls:
         last = len(whole)
         calls = [read_call(*each, cut=cut and at == last) for at, each in enumerate(whole, 1)]
         if self.spoiled is not None:
-            problem = "The server could not read a call of a tool in what was written"
+            problem = "the server found no call that it could read in what was written"
             calls.append(ToolCall("", problem=problem, raw=self.spoiled))
         return tuple(calls)
 
@@ -98,15 +98,12 @@ def read_call(name: str, arguments: str, id: str = "", *, cut: bool = False) -> 
     try:
         # Small models break lines within a string, as in the code that it holds.
         read = json.loads(arguments, strict=False) if arguments.strip() else {}
-        problem = "" if isinstance(read, dict) else "they are not a JSON object"
+        problem = "" if isinstance(read, dict) else "not a JSON object"
         if not problem and not _within(read, DEEPEST):
-            problem = f"they are nested in more than {DEEPEST} levels"
+            problem = f"nested in more than {DEEPEST} levels"
     except (ValueError, RecursionError) as error:
-        problem = f"they are not valid JSON: {error}"
-        if cut:
-            problem = "the reply was cut at its token limit"
+        problem = "cut at the token limit of the reply" if cut else f"not valid JSON ({error})"
     if problem:
-        problem = f"The arguments cannot be read, {problem}"
         return ToolCall(name, id=id, problem=problem, raw=arguments)
     return ToolCall(name, read, id)
 

@@ -155,7 +155,7 @@ class LocalModel(Closing):
         tools: tuple[Tool, ...],
     ) -> Reply:
         if tools and any(entry.file == self.path.name for entry in catalog()):
-            raise self._refusal("writes calls of tools as plain text, where none is read")
+            raise self._refusal("writes calls of tools as plain text")
         if sampling.max_tokens is None:
             sampling = replace(sampling, max_tokens=self.max_tokens)
         async with self._one_at_a_time:

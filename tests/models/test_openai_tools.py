@@ -134,7 +134,7 @@ def test_a_whole_reply_holds_its_calls_too(server: LoopbackServer, make: Make) -
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ('{"code": "1"', "not valid JSON: Expecting ',' delimiter: line 1 column 13"),
+        ('{"code": "1"', "not valid JSON (Expecting ',' delimiter: line 1 column 13 (char 12))"),
         ('["1"]', "not a JSON object"),
         ('{"code": ' + "[" * 30 + "]" * 30 + "}", "nested in more than 20 levels"),
         ('{"code": ' + "[" * 100_000 + "}", "not valid JSON"),
@@ -146,7 +146,6 @@ def test_arguments_that_cannot_be_read_are_a_problem_of_the_call(
 ) -> None:
     (call,) = calls(make, server, piece(index=0, id="c", name="run_cell", arguments=arguments))
     assert (call.name, call.id, call.arguments, call.raw) == ("run_cell", "c", {}, arguments)
-    assert call.problem.startswith("The arguments cannot be read, ")
     assert problem in call.problem
 
 
@@ -170,7 +169,7 @@ def test_a_call_that_the_token_limit_cut_is_told_as_such(
     assert reply.finish == "length"
     assert whole == ToolCall("look")
     assert cut.raw == '{"code": "n ='
-    assert "cut at its token limit" in cut.problem
+    assert "cut at the token limit" in cut.problem
 
 
 def test_a_server_that_ends_a_reply_of_calls_like_any_other_is_understood(
@@ -227,7 +226,7 @@ def test_a_call_that_the_server_could_not_read_is_the_model_s_mistake(
     reply = make().complete(HELLO, tools=[RUN]).result(30)
     (call,) = reply.tool_calls
     assert (reply.finish, call.name, call.raw) == ("tool-calls", "", error["failed_generation"])
-    assert "could not read a call" in call.problem
+    assert "no call that it could read" in call.problem
 
 
 @pytest.mark.parametrize(

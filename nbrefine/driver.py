@@ -16,12 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
-from uuid import uuid4
 
 from nbrefine._portal import Run, call_user
-from nbrefine._version import __version__
 from nbrefine.budget import Budget
 from nbrefine.env.base import Environment
+from nbrefine.env.foreign import begun, ending_of, own, turn_of
 from nbrefine.errors import (
     BudgetExceeded,
     InvalidTaskError,
@@ -33,7 +32,7 @@ from nbrefine.errors import (
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder
 from nbrefine.redaction import clean_text
-from nbrefine.state import Action, State, StepResult
+from nbrefine.state import Action, State
 from nbrefine.stopping import StopRule
 from nbrefine.values import (
     Episode,
@@ -42,7 +41,6 @@ from nbrefine.values import (
     Reply,
     Sampling,
     Stop,
-    Task,
     Tool,
     Turn,
     utc_now,
@@ -246,7 +244,7 @@ class Driver:
     async def _fold(self) -> Stop:
         await self._model.check()
         state, _ = await self._env.areset(seed=self._seed, options=self._options or None)
-        self.episode = self._described(_own(state) or _begun(state, self._seed))
+        self.episode = self._described(own(state) or begun(state, self._seed))
         self._prompts = _Prompts(self.episode.turns)
         await self._begin_record()
         action = Action.from_code(self._initial_code) if self._initial_code else None
@@ -324,12 +322,12 @@ class Driver:
                 turn = _unjudged(self.episode, state, action.reply, prompt, ending)
                 self.episode = self._with(turn, started, clock)
             raise
-        episode = _own(result.next_state)
+        episode = own(result.next_state)
         if episode is None:
-            turn = _turn(len(self.episode.turns) + 1, action, result, prompt)
+            turn = turn_of(len(self.episode.turns) + 1, action, result, prompt)
             episode = self._with(turn, started, clock)
         if episode.stop is None and result.done:
-            episode = replace(episode, stop=_ending(result))
+            episode = replace(episode, stop=ending_of(result))
         self.episode = self._described(self._prompts.restored(episode, prompt))
         return result.next_state
 
@@ -438,40 +436,6 @@ def _offered(state: State, model: Model) -> dict[str, tuple[Tool, ...]]:
     return {"tools": tools}
 
 
-def _own(state: State) -> Episode | None:
-    """Give the episode that the environment itself keeps in its states."""
-    episode = getattr(state.hidden, "episode", None)
-    return episode if isinstance(episode, Episode) else None
-
-
-def _begun(state: State, seed: int | None) -> Episode:
-    """Begin the episode of an environment that keeps none."""
-    return Episode(
-        Task(clean_text(state.observation.task or state.observation.prompt)),
-        id=state.metadata.episode_id or uuid4().hex,
-        created=utc_now(),
-        seed=seed,
-        version=__version__,
-    )
-
-
-def _turn(number: int, action: Action, result: StepResult, prompt: tuple[Message, ...]) -> Turn:
-    """Tell in a turn what a step of such an environment gave."""
-    solved = _solved(result)
-    told = "\n\n".join(result.rewards.feedback_texts())
-    return Turn(
-        number=number,
-        attempt=number,
-        messages=prompt,
-        reply=action.reply,
-        extraction=_submission(action, result),
-        signals=result.rewards,
-        feedback=clean_text(told if result.done else result.next_state.observation.prompt),
-        verdict="solved" if solved else "failed",
-        accepted=solved,
-    )
-
-
 def _unjudged(
     episode: Episode, state: State, reply: Reply, prompt: tuple[Message, ...], ending: Stop
 ) -> Turn:
@@ -486,28 +450,3 @@ def _unjudged(
         extraction=Extraction("no-code", reason=clean_text(f"It was not judged: {ending.detail}")),
         verdict="invalid-task" if ending.reason == "invalid-task" else "infra-error",
     )
-
-
-def _submission(action: Action, result: StepResult) -> Extraction:
-    if action.code is not None:
-        return Extraction("given", clean_text(action.code), reason="the caller supplied the code")
-    if result.extracted_action is not None:
-        text = clean_text(result.extracted_action)
-        return Extraction("found", text, reason="As the environment read it.")
-    return Extraction("found", clean_text(action.text or ""), reason="The whole reply.")
-
-
-def _solved(result: StepResult) -> bool:
-    """Ask the step itself, or else whether it ended with an outcome of 1."""
-    said = result.info.get("solved")
-    if isinstance(said, bool):
-        return said
-    return result.terminated and (result.rewards.outcome or 0.0) >= 1.0
-
-
-def _ending(result: StepResult) -> Stop:
-    if _solved(result):
-        return Stop("solved", "the environment says so")
-    if result.terminated:
-        return Stop("submitted", "the environment ended the episode unsolved")
-    return Stop("max-turns", "the environment's limit of turns was reached")

@@ -102,7 +102,7 @@ def _told(episode: Episode, number: int) -> str:
     if not turns:
         return f"{goal} was given up without an attempt"
     best = max(turns, key=lambda turn: turn.score)
-    told = f"{goal} was given up after {len(turns)} attempt{'s' if len(turns) > 1 else ''}"
+    told = f"{goal} was given up after {_counted(len(turns), 'attempt')}"
     if best.tests is not None and best.tests.passed:
         return f"{told}; attempt {best.attempt} was the best, {_passed(best)}"
     return told
@@ -130,7 +130,9 @@ def all_done(episode: Episode) -> Stop:
     last = [turn for turn in episode.accepted if turn.tests is not None]
     checks = sum(turn.tests.total for turn in last if turn.tests is not None)
     steps_done = len({turn.step for turn in episode.accepted})
-    told = f"{steps_done} step{'s' if steps_done != 1 else ''} done"
-    return Stop(
-        "solved", f"{told}, {checks} checks held" if checks else f"{told}; nothing checks them"
-    )
+    held = f", {_counted(checks, 'check')} held" if checks else "; nothing checks them"
+    return Stop("solved", f"{_counted(steps_done, 'step')} done{held}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"

@@ -20,7 +20,7 @@ from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.namespace import describe, look
 from nbrefine.kernel.workspace.folders import scan
 from nbrefine.outputs import CellResult, Display
-from nbrefine.redaction import clean_text
+from nbrefine.redaction import Redactor, clean_text
 from nbrefine.values import Image
 
 LINES = 60
@@ -122,16 +122,17 @@ class Folder:
         found = scan(self._path, ignore=self._ignore)
         if found.problem:
             return "\n".join([*lines, f"The working folder was not listed: {found.problem}"])
-        given = {(self._path / name).resolve() for name in self._data}
+        places = ((self._path / name).resolve() for name in self._data)
+        given = {str(each.relative_to(self._path)) for each in places if self._holds(each)}
         others = [
             path
             for path, (entry, _) in sorted(found.entries.items())
-            if entry.kind == "file" and (self._path / path).resolve() not in given
+            if entry.kind == "file" and path not in given
         ]
         lines += [self._line(path, self._path / path) for path in others[:LISTED]]
         if more := len(others) - LISTED:
             lines += [f"… and {more:,} more files"] if more > 0 else []
-        return clean_text("\n".join(lines))
+        return _safe("\n".join(lines))
 
     def _line(self, name: str, path: Path) -> str:
         try:
@@ -164,8 +165,10 @@ class Folder:
         folder = self._path or Path.cwd()
         real = (folder / name).resolve()
         data = {(folder / each).resolve() for each in self._data}
-        inside = self._path is not None and real.is_relative_to(self._path)
-        return real if inside or real in data else None
+        return real if self._holds(real) or real in data else None
+
+    def _holds(self, real: Path) -> bool:
+        return self._path is not None and real.is_relative_to(self._path)
 
 
 def _artifact(folder: Path, path: str) -> Artifact | None:
@@ -194,7 +197,12 @@ def _lines(name: str, path: Path, start: int) -> Seen:
         return Seen(f"{name} ({_size(size)}) {told}")
     shown = [line if len(line) <= LINE else f"{line[:LINE]}…" for line in found]
     title = f"{name} ({_size(size)}), lines {start} to {last} of {total}"
-    return Seen(title, clean_text("\n".join(shown)))
+    return Seen(title, _safe("\n".join(shown)))
+
+
+def _safe(text: str) -> str:
+    """Give a file's text as a prompt and a record may hold it, without secrets."""
+    return Redactor().redact(clean_text(text))[0]
 
 
 def _first_line(path: Path) -> str:

@@ -332,23 +332,37 @@ class Session:
         Raises
         ------
         KernelError: it is not there and does not come back.
+        BranchRefused: only branches were asked for, or nobody has agreed to tests in the session
+            that was handed in.
         """
         branch: Kernel | None = None
         async with self._lock:
+            why = "asked for"
             if self._branches:
-                with suppress(BranchRefused, KernelStartError, KernelDeadError):
+                try:
                     branch = await self._branch_of(point)
+                except (BranchRefused, KernelStartError, KernelDeadError) as refused:
+                    if self._policy == "fork":
+                        raise
+                    why = refused.message
             if branch is None:
-                kept = self._policy == "none" or self._no_rebuild(point) != ""
-                if not (kept and self._lives):
-                    await self._go_to(point)
-                if testing:
-                    self._intact = False
+                await self._look_in_session(point, why, testing=testing)
         try:
             yield branch or self.kernel
         finally:
             if branch is not None:
                 self.part(branch)
+
+    async def _look_in_session(self, point: Point, why: str, *, testing: bool) -> None:
+        """Bring the session itself to where somebody looks, if it is not kept as it is."""
+        kept = self._policy == "none" or self._no_rebuild(point) != ""
+        if testing and kept and self._policy != "none":
+            await self._ask(why)
+        elsewhere = self._policy != "none" and self.here is not point
+        if elsewhere or not (kept and self._lives):
+            await self._go_to(point)
+        if testing:
+            self._intact = False
 
     async def go_on(
         self, setup: CellResult | None, accepted: Sequence[CellResult], keep: Collection[str]

@@ -337,7 +337,8 @@ def _answered(judged: Judged) -> Stop | None:
     report = judged.tests
     if report is None:
         return Stop("solved", "answered in the asked form; nothing else checks it")
-    return Stop("solved", f"answered in the asked form; {report.passed} checks of it held")
+    checks = f"{report.passed} check{'s' if report.passed != 1 else ''}"
+    return Stop("solved", f"answered in the asked form; {checks} of it held")
 
 
 def _variables(done: Attempt, before: str = "") -> str:

@@ -66,6 +66,15 @@ def test_only_the_folder_and_the_data_files_can_be_read(tmp_path: Path) -> None:
     assert "data.txt" in read(closed, ".").text
 
 
+def test_secrets_in_files_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "violets-and-roses")
+    (tmp_path / "log.txt").write_text("key violets-and-roses was used")
+    (tmp_path / "t.csv").write_text("violets-and-roses,b\n")
+    folder = Folder(tmp_path)
+    assert read(folder, "log.txt").text == "key [redacted:SHOP_API_KEY] was used"
+    assert "violets" not in run(folder.described())
+
+
 def test_the_folder_is_listed_data_files_first_and_tables_with_their_columns(
     tmp_path: Path,
 ) -> None:

@@ -309,7 +309,7 @@ def test_a_value_is_read_where_a_cell_binds_it_and_its_checks_hold(kernel: Kerne
     assert episode.answer is not None
     assert (episode.answer.value, episode.answer.text) == (0.4, "0.4")
     assert episode.stop is not None
-    assert "1 checks" in episode.stop.detail
+    assert "1 check of it held" in episode.stop.detail
 
 
 def test_visible_tests_of_the_whole_task_decide_on_the_answer(kernel: Kernel) -> None:

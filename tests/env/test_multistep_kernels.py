@@ -13,11 +13,11 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from nbrefine.env import MultiStepEnvironment
-from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.errors import BranchRefused, InvalidTaskError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.postconditions import holds
 from nbrefine.state import Action, State
-from nbrefine.values import Episode, Subtask, Task, Turn
+from nbrefine.values import AnswerForm, Episode, Subtask, Task, Turn
 
 TWO = (
     Subtask("Add", postconditions=(holds("len(items) == 3"),)),
@@ -170,6 +170,24 @@ def test_a_kernel_that_cannot_branch_is_rebuilt_and_looked_at_all_the_same(tmp_p
             state = env.step(state, cell(code)).next_state
     assert episode_of(state).solved
     assert not env.spec.pure_step
+
+
+def test_nothing_is_tested_unasked_in_a_kernel_that_was_handed_in_and_cannot_branch() -> None:
+    task = Task("t", tests="precious.clear()\nassert True", answer=AnswerForm())
+    look = '{"name": "inspect_variable", "arguments": {"name": "precious"}}'
+    answer = Action.from_text("ANSWER: done")
+    with Kernel.start(plain=True) as kernel:
+        assert kernel.run("precious = [41]").result().ok
+        with MultiStepEnvironment(task, kernel=kernel) as env:
+            state = env.step(env.reset()[0], Action.from_text(look)).next_state
+            assert "[0] 41" in newest(state).feedback
+            with pytest.raises(BranchRefused, match="handed in"):
+                env.step(state, answer)
+            assert kernel.run("precious").result().text == "[41]\n"
+        with MultiStepEnvironment(task, kernel=kernel, confirm=lambda why: True) as env:
+            state = env.step(env.reset()[0], answer).next_state
+        assert episode_of(state).solved
+        assert kernel.run("precious").result().text == "[]\n"
 
 
 def test_a_kernel_of_another_language_works_in_steps_without_checks(bash_kernel: str) -> None:

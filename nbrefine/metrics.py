@@ -28,6 +28,8 @@ Z95 = 1.959963984540054
 
 NO_TOKENS = Usage()
 
+_SAYS_NOTHING = {"invalid-task", "infra-error"}
+
 USUAL_KS = (1, 2, 5, 10, 25, 50, 100)
 """The k of pass@k that are reported where there are as many samples, beside their number."""
 
@@ -47,7 +49,7 @@ class Counted(Protocol):
 
 
 Result: TypeAlias = "Outcome | Counted | Episode | Recorded"
-"""What figures are made of; only an outcome, or what holds one, knows of a grade."""
+"""What figures are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Outcome:
     @property
     def counts(self) -> bool:
         """Whether it says something about the model."""
-        return self.verdict not in ("invalid-task", "infra-error")
+        return self.verdict not in _SAYS_NOTHING
 
     @property
     def solved(self) -> bool:
@@ -108,11 +110,17 @@ def outcome_of(
     ----------
     task: which task it was about; by default the task's id or, where it has none, its prompt.
     sample: 0-based number of the sample of that task.
-    graded: what a grader said of its last submission; None where none was asked.
+    graded: whether a grader called its last submission solved; by default what the episode knows.
     """
+    verdict, grade = episode.verdict, episode.grade
+    # Without visible tests nothing but a grade can tell.
+    if grade is not None and (grade.verdict in _SAYS_NOTHING or verdict == "invalid-task"):
+        verdict = grade.verdict
+    if graded is None and grade is not None and grade.verdict not in _SAYS_NOTHING:
+        graded = grade.verdict == "solved"
     return Outcome(
         task=task if task is not None else episode.task.id or episode.task.prompt,
-        verdict=episode.verdict,
+        verdict=verdict,
         sample=sample,
         solved_at=episode.turns[-1].number if episode.solved and episode.turns else None,
         graded=graded,
@@ -337,8 +345,7 @@ def solved_by_attempt(
 ) -> tuple[float, ...]:
     """Give the share of episodes solved within 1, 2 … attempts: the handbook's cumulative curve.
 
-    An episode that a grade calls wrong is not solved within any number of attempts.  An episode or
-    its notebook does not know its grade: give the rows of an evaluation, which do.
+    An episode that a grade calls wrong is not solved within any number of attempts.
 
     Parameters
     ----------

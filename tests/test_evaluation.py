@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import threading
 from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from rich.console import Console
 
 from nbrefine import notebook
 from nbrefine.config import EnvironmentConfig, EvalConfig
@@ -28,7 +31,7 @@ from nbrefine.evaluation import (
 from nbrefine.evaluation.episodes import TOO_MANY
 from nbrefine.evaluation.running import _names
 from nbrefine.executors import CodeExecutionResult, SubprocessCodeExecutor
-from nbrefine.metrics import solved_by_attempt
+from nbrefine.metrics import outcome_of, solved_by_attempt
 from nbrefine.models.local import LocalModel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.rewards.code import CodeExecutionReward
@@ -36,7 +39,8 @@ from nbrefine.rewards.format import AnswerReward
 from nbrefine.rewards.judge import JudgeReward
 from nbrefine.runner import TrajectoryRunner, derived_seed
 from nbrefine.state import Action, State
-from nbrefine.values import Message, Reply, RewardType, Sampling, Signal, Task, Usage
+from nbrefine.values import GradeNote, Message, Reply, RewardType, Sampling, Signal, Task, Usage
+from nbrefine.views.terminal import show
 
 ANSWERS = {"one and one?": "2", "two and two?": "4", "three and three?": "6"}
 
@@ -204,6 +208,39 @@ def test_results_are_kept_as_they_come_and_episodes_as_notebooks(tmp_path: Path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["metrics"]["sums_iterative"]["accuracy"]["mean"] == 1.0
     assert len(summary["results"]["sums_iterative"]) == 3
+
+
+def test_notebooks_are_named_by_task_and_sample_no_two_alike(tmp_path: Path) -> None:
+    ids = ("HumanEval/0", "a", "A", "a-sample-01", "", "../é/", "x" * 300, "x" * 300)
+    problems = [Problem(Task("?", id=name), expected_answer="2") for name in ids]
+
+    def names(samples: int, **settings: Any) -> dict[int, list[str]]:
+        with SingleTurnEnvironment(problems, rewards=(AnswerReward(),), name="sums") as env:
+            result = run_evaluation(
+                env, lambda _: "2", samples=samples, output_dir=tmp_path, **settings
+            )
+        told: dict[int, list[str]] = {}
+        for row in result.rows["sums"]:
+            told.setdefault(row.task_index, []).append(row.notebook.removeprefix("episodes/"))
+            assert notebook.load(tmp_path / "sums" / row.notebook).task.id == ids[row.task_index]
+        return told
+
+    first = names(1, batch_size=1)
+    assert first == {
+        0: ["HumanEval-0.ipynb"],
+        1: ["a.ipynb"],
+        2: ["A-0002.ipynb"],
+        3: ["a-sample-01-0003.ipynb"],
+        4: ["task-0004.ipynb"],
+        5: ["é.ipynb"],
+        6: [f"{'x' * 100}.ipynb"],
+        7: [f"{'x' * 100}-0007.ipynb"],
+    }
+    second = names(2)  # goes on with the names there are
+    assert {task: told[:1] for task, told in second.items()} == first
+    assert second[0][1] == "HumanEval-0-sample-01.ipynb"
+    assert second[2][1] == "A-0002-sample-01.ipynb"
+    assert len({name.casefold() for told in second.values() for name in told}) == 16
 
 
 def test_without_details_there_are_rows_and_no_notebooks(tmp_path: Path) -> None:
@@ -427,6 +464,10 @@ def test_a_grade_by_hidden_tests_decides_what_passes_and_is_wrong() -> None:
     assert [row["passing_but_wrong"] for row in told] == [False, True, False]
     assert [Row.from_dict(row).outcome for row in told] == [row.outcome for row in rows]
     assert solved_by_attempt(rows) == pytest.approx((1 / 3,))
+    # An episode knows as much.
+    (trajectories,) = result.trajectories.values()
+    assert sorted(t.episode.grade is None for t in trajectories) == [False, False, True]
+    assert solved_by_attempt(trajectories) == pytest.approx((1 / 3,))
     metrics = result.metrics["coding"]
     assert metrics.accuracy.count == 1
     assert metrics.passing_but_wrong is not None
@@ -475,6 +516,34 @@ def test_findings_of_an_episode_are_kept_with_its_row(tmp_path: Path) -> None:
     assert finding.kind == "test-error"
     assert later.rows == first.rows
     assert later.findings == first.findings
+
+
+def test_a_notebook_tells_the_grade_apart_from_the_feedback_and_nothing_of_hidden_tests(
+    tmp_path: Path,
+) -> None:
+    replies = [fenced(f"def double(x):\n    return {value}") for value in ("2 * x", "x + 1", "3")]
+    with coding("assert double(4) == 8, 'secret'") as env:
+        run_evaluation(env, replies, samples=3, batch_size=1, output_dir=tmp_path)
+    files = [tmp_path / "coding" / "episodes" / f"double{n}.ipynb" for n in SAMPLES]
+    right, overfitted, wrong = map(notebook.load, files)
+    assert right.grade == GradeNote("solved", 2, 2)
+    assert overfitted.grade == GradeNote("failed", 1, 2)
+    assert wrong.grade is None
+    assert overfitted.solved  # which is what the feedback said
+    assert outcome_of(overfitted).passing_but_wrong
+    pages = [file.read_text(encoding="utf-8") for file in files]
+    assert "Grade: failed, 1/2 visible and hidden tests." in pages[1]
+    assert "Grade: solved, 2/2 visible and hidden tests." in pages[0]
+    assert "Grade:" not in pages[2]
+    for page in pages:
+        assert not re.search(r"secret|double\(4\)", page)
+    output = StringIO()
+    show(overfitted, console=Console(file=output, width=200))
+    assert "Grade: failed, 1/2 visible and hidden tests." in output.getvalue()
+    assert "double(4)" not in output.getvalue()
+
+
+SAMPLES = ("", "-sample-01", "-sample-02")
 
 
 def test_a_task_with_hidden_tests_alone_is_judged_by_its_grade(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMet
 from nbrefine.stopping import StopRule
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import (
+    Episode,
     Message,
     Reply,
     RewardType,
@@ -696,6 +697,18 @@ def test_each_trajectory_has_a_notebook_in_the_folder(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     again = TrajectoryRunner(iterative(), knowing, record=folder, overwrite=True)
     assert again.run_batch([1])[0].success
+
+
+def test_a_notebook_may_be_named_by_what_its_episode_is_about(tmp_path: Path) -> None:
+    def named(episode: Episode, task_index: int, sample: int) -> str:
+        return f"{episode.task.prompt.split()[0]}-{task_index}-{sample}.ipynb"
+
+    runner = TrajectoryRunner(iterative(), knowing, record=tmp_path, record_as=named)
+    batch = runner.run_batch([1, 1])
+    names = [f"{batch[0].episode.task.prompt.split()[0]}-1-{n}.ipynb" for n in range(2)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert [nbrefine.load(tmp_path / name) for name in names] == [t.episode for t in batch]
+    assert runner.run_batch([1])[0].episode.verdict == "infra-error"  # there is one already
 
 
 def test_the_name_of_one_notebook_is_no_folder_of_records(tmp_path: Path) -> None:

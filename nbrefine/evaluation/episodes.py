@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from nbrefine.driver import stop_for
 from nbrefine.errors import InvalidTaskError, ModelAuthError, NbrefineError, UsageError
+from nbrefine.evaluation.records import Records
 from nbrefine.evaluation.results import ResultsFile, Row, plain
 from nbrefine.findings import Finding, findings, suspect_reference, suspect_tiers
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.code import program_of
 from nbrefine.rewards.grader import Grade, Preflight
-from nbrefine.runner import TrajectoryRunner, TurnInfoConfig, record_name
-from nbrefine.runner.grading import graded_outcome
+from nbrefine.runner import TrajectoryRunner, TurnInfoConfig
+from nbrefine.runner.grading import graded_outcome, with_grade
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import Episode, Sampling, Task
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 TOO_MANY = 10
 """Troubles of the host one after the other from which on an evaluation gives up."""
-
-RECORDS = "episodes"
-"""The folder of notebooks beside the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class Episodes:
     grader: judges a submission that its feedback calls solved, or that has no tests for feedback,
         where the task has hidden tests.
     kept: what has ended before, and where rows are written.
-    records: whether the runner keeps notebooks, in `RECORDS` beside the rows.
+    records: names the notebooks that the runner keeps; None where it keeps none.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class Episodes:
         name: str,
         grader: Grader | None,
         kept: ResultsFile | None,
-        records: bool,
+        records: Records | None,
     ) -> None:
         # All tasks once before any twice: what is stopped half-way has seen every task.
         wanted = [(task, n) for n in range(plan.samples) for task in range(tasks)]
@@ -139,8 +137,10 @@ class Episodes:
         for task_index, sample in waiting:
             episode, grade = await self._episode(task_index, sample)
             row = _row(episode, grade, task_index, sample, f"{self._name}/{task_index}")
-            if self._records and episode.created:
-                row = replace(row, notebook=f"{RECORDS}/{record_name(task_index, sample)}")
+            if self._records is not None:
+                row = replace(row, notebook=self._records.path(task_index, sample))
+                if episode.grade is not None:
+                    await asyncio.to_thread(self._records.write, episode, task_index, sample)
             if self._kept is not None:
                 await asyncio.to_thread(self._kept.append, row)
             self.rows.append(row)
@@ -154,7 +154,8 @@ class Episodes:
         try:
             trajectory = await self._runner.arun_trajectory(task_index, sample=sample)
             episode = trajectory.episode
-            return episode, await self._graded(episode)
+            grade = await self._graded(episode)
+            return with_grade(episode, grade), grade
         except Exception as trouble:
             of_the_caller = isinstance(trouble, UsageError | ModelAuthError)
             if of_the_caller and not isinstance(trouble, InvalidTaskError):

@@ -24,8 +24,9 @@ from nbrefine.config.evaluation import (
 from nbrefine.config.factories import EnvironmentFactory
 from nbrefine.env.base import Environment
 from nbrefine.errors import RunStopped, UsageError
-from nbrefine.evaluation.episodes import RECORDS, Episodes, Plan
+from nbrefine.evaluation.episodes import Episodes, Plan
 from nbrefine.evaluation.judgeable import Judgeable
+from nbrefine.evaluation.records import FOLDER, Records
 from nbrefine.evaluation.results import (
     EvaluationResult,
     ResultsFile,
@@ -332,6 +333,9 @@ class _Evaluation:
         grader = grader_of(environment) if plan.grade else None
         if grader is not None:
             stack.push_async_callback(grader.aclose)
+        records = None
+        if folder is not None and kept is not None and plan.detailed:
+            records = Records(folder, kept.rows.values())
         runner = TrajectoryRunner(
             environment if built.factory is None else None,
             model,
@@ -340,12 +344,12 @@ class _Evaluation:
             seed=plan.seed,
             system_prompt=plan.system_prompt,
             turn_info=plan.turn_info,
-            record=folder / RECORDS if folder is not None and plan.detailed else None,
+            record=folder / FOLDER if folder is not None and records is not None else None,
+            record_as=records.name if records is not None else None,
             overwrite=True,
             log=self._log,
             check=Judgeable(environment.reward_functions, grader),
         )
-        records = folder is not None and plan.detailed
         episodes = Episodes(
             plan,
             tasks,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbrefine.env import Environment
 from nbrefine.metrics import Outcome, outcome_of
-from nbrefine.values import Episode
+from nbrefine.values import Episode, GradeNote
 
 if TYPE_CHECKING:
     from nbrefine.rewards.grader import Grade, Grader
@@ -29,10 +29,11 @@ def graded_outcome(
     episode: Episode, grade: Grade | None, *, task: str | int | None = None, sample: int = 0
 ) -> Outcome:
     """Give what statistics need to know of an episode that has, or has not, a grade."""
-    graded = grade.solved if grade is not None else None
-    outcome = outcome_of(episode, task=task, sample=sample, graded=graded)
-    if grade is not None and grade.verdict in ("invalid-task", "infra-error"):
-        return replace(outcome, verdict=grade.verdict, graded=None)
-    if grade is not None and outcome.verdict == "invalid-task":  # for want of visible tests
-        return replace(outcome, verdict=grade.verdict)
-    return outcome
+    return outcome_of(with_grade(episode, grade), task=task, sample=sample)
+
+
+def with_grade(episode: Episode, grade: Grade | None) -> Episode:
+    """Give an episode that knows its grade, and of the hidden tests no more than their number."""
+    if grade is None:
+        return episode
+    return replace(episode, grade=GradeNote(grade.verdict, grade.passed, grade.total))

@@ -96,6 +96,7 @@ class Setup:
     budget: Budget | None
     seed: int | None
     record: Path | None
+    record_as: Callable[[Episode, int, int], str] | None
     overwrite: bool
     log: Callable[[str], object] | None
     check: Callable[[State, Episode], object] | None = None
@@ -154,8 +155,17 @@ class Rollout:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{folder} cannot be a folder of records ({error})") from None
-        path = folder / record_name(self._index, self._sample)
-        self._recorder = Recorder(path, overwrite=self._setup.overwrite)
+        if self._setup.record_as is None:
+            self._recorder = self._recorder_as(record_name(self._index, self._sample))
+
+    def _recorder_as(self, name: str) -> Recorder:
+        assert self._setup.record is not None
+        return Recorder(self._setup.record / name, overwrite=self._setup.overwrite)
+
+    def _recorder_of(self, episode: Episode) -> Recorder:
+        """Give what records an episode, whose task is known by now."""
+        assert self._setup.record_as is not None
+        return self._recorder_as(self._setup.record_as(episode, self._index, self._sample))
 
     def stop(self) -> None:
         """End it; runs on the portal."""
@@ -211,6 +221,7 @@ class Rollout:
     async def _begun(self) -> Driver:
         setup = self._setup
         await asyncio.to_thread(self.prepare)
+        late = setup.record is not None and setup.record_as is not None
         env = checked(await call_user(setup.make))
         try:
             spec = env.spec
@@ -223,7 +234,7 @@ class Rollout:
                 rules=setup.rules,
                 budget=setup.budget,
                 sampling=setup.sampling,
-                recorder=self._recorder,
+                recorder=self._recorder_of if late else self._recorder,
                 settings={"environment": spec.name, "max_turns": spec.max_steps} | self._settings(),
                 on_turn=self._on_turn if setup.log is not None else None,
                 close_env=setup.own,

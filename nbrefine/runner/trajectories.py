@@ -56,6 +56,8 @@ class TrajectoryRunner(Closing):
     budget: what all trajectories together may spend; checked before every model call.
     seed: every trajectory's own is derived from it, see `derived_seed`; None leaves it to chance.
     record: folder for one notebook per trajectory; made if it is not there.
+    record_as: gives the name of a notebook there, in a worker thread, from an episode that begins,
+        the index of its task and the number of the sample; by default the last two name it.
     overwrite: whether episodes recorded there before may be replaced.
     log: called in a worker thread with a line after every turn and every trajectory, as `print`
         may be.
@@ -86,6 +88,7 @@ class TrajectoryRunner(Closing):
         budget: Budget | None = None,
         seed: int | None = 0,
         record: str | Path | None = None,
+        record_as: Callable[[Episode, int, int], str] | None = None,
         overwrite: bool = False,
         log: Callable[[str], object] | None = None,
         check: Callable[[State, Episode], object] | None = None,
@@ -117,6 +120,7 @@ class TrajectoryRunner(Closing):
             budget=budget,
             seed=seed,
             record=record_folder(record) if record is not None else None,
+            record_as=record_as,
             overwrite=overwrite,
             log=log,
             check=check,

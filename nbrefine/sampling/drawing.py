@@ -24,6 +24,7 @@ from nbrefine.files import FileChanges
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder, save
 from nbrefine.rewards.code import program_of
+from nbrefine.runner.grading import with_grade
 from nbrefine.runner.rollout import derived_seed
 from nbrefine.sampling.origins import Candidate, Origin, Settled
 from nbrefine.sampling.samples import LEFT, Samples, Select
@@ -214,6 +215,8 @@ class Drawing:
             if episode.solved
         }
         graded = dict(zip(running, await asyncio.gather(*running.values()), strict=True))
+        for index, grade in graded.items():
+            await self._tell(index, with_grade(self._episodes[index], grade))
         return tuple(graded.get(index) for index in range(self._n))
 
     async def _taken(self, grades: tuple[Grade | None, ...]) -> Samples:
@@ -264,7 +267,10 @@ class Drawing:
         """Say in the chosen one's episode and record what the folder has from it by now."""
         episode = self._episodes[index]
         *before, last = episode.turns
-        episode = replace(episode, turns=(*before, replace(last, files=files)))
+        await self._tell(index, replace(episode, turns=(*before, replace(last, files=files))))
+
+    async def _tell(self, index: int, episode: Episode) -> None:
+        """Say in a candidate's episode and record what was found out after its end."""
         self._episodes[index] = episode
         if self._recorders:
             await asyncio.to_thread(save, episode, self._recorders[index].paths[0])

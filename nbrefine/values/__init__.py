@@ -9,6 +9,7 @@ from __future__ import annotations
 from nbrefine.files import Artifact
 from nbrefine.values.episode import (
     Episode,
+    GradeNote,
     Isolation,
     KernelInfo,
     Stop,
@@ -48,6 +49,7 @@ __all__ = [
     "Episode",
     "Extraction",
     "Finish",
+    "GradeNote",
     "Image",
     "Isolation",
     "KernelInfo",

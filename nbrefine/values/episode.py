@@ -134,6 +134,16 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class GradeNote:
+    """What a grader said of an episode's last submission; its tests are hidden, and not named."""
+
+    verdict: Verdict
+    passed: int = 0
+    """Tests that passed, visible and hidden ones."""
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KernelInfo:
     """Which kernel an episode ran on."""
 
@@ -183,6 +193,8 @@ class Episode:
     """The plans that were followed, one after the other; () where there was none."""
     answer: Answer | None = None
     """What the agent answered, in the form that was asked for; None where it did not."""
+    grade: GradeNote | None = None
+    """None where none was given; all else here is what the feedback said."""
 
     @property
     def solved(self) -> bool:

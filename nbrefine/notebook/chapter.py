@@ -19,16 +19,13 @@ def chapter(episode: Episode, step: Step, ids: Sequence[str]) -> list[Cell]:
     ----------
     ids: of the cells of its turns.
     """
-    cells = [_plan(step)]
-    compared = _difference(step)
-    ends = step.accepted or (step.turns[-1] if step.turns else None)
-    for turn, cell_id in zip(step.turns, ids, strict=True):
-        if turn is ends and turn.accepted:
-            cells += compared
-        cells.append(_turn(episode, step, turn, cell_id))
-        if turn is ends and not turn.accepted:
-            cells += compared
-    return [*cells, *_checks(episode, step)]
+    turns = [
+        _turn(episode, step, turn, cell_id) for turn, cell_id in zip(step.turns, ids, strict=True)
+    ]
+    ends_well = bool(step.turns) and step.turns[-1].accepted
+    place = len(turns) - 1 if ends_well else len(turns)
+    turns[place:place] = _difference(step)
+    return [_plan(step), *turns, *_checks(episode, step)]
 
 
 def checks_id(step: int) -> str:

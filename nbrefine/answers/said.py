@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from nbrefine.answers.asked import Asked, plain
 from nbrefine.answers.fields import fields_of
@@ -22,14 +22,7 @@ def described(form: AnswerForm, *, language: str = "python") -> str:
     ----------
     language: the kernel's, in which the answer may be printed.
     """
-    return "\n".join(part for part in (_how(form, language), form.told, *_choices(form)) if part)
-
-
-def _choices(form: AnswerForm) -> Iterator[str]:
-    """Name the choices once more by the field itself, which small models call a truth value."""
-    for name in form.fields:
-        if choices := Asked.of(name, form.told).choices:
-            yield f"`{name}` must be {' or '.join(map(repr, choices))}."
+    return "\n".join(part for part in (_how(form, language), form.told) if part)
 
 
 def _how(form: AnswerForm, language: str) -> str:
@@ -44,8 +37,15 @@ def _how(form: AnswerForm, language: str) -> str:
         return f"The code must print the answer in this form: {line}"
     return (
         "The code must print the answer with the values it has computed. "
-        f'Let its last line be:\nprint(f"{line}")'
+        f'Let its last line be:\nprint(f"{line}"){_choices(form)}'
     )
+
+
+def _choices(form: AnswerForm) -> str:
+    """Name the choices where small models copy them from: they like to give a truth value."""
+    asked = ((name, Asked.of(name, form.told).choices) for name in form.fields)
+    told = "; ".join(f"{name} is {' or '.join(map(repr, each))}" for name, each in asked if each)
+    return f"  # {told}" if told else ""
 
 
 def problem(text: str, form: AnswerForm) -> str:

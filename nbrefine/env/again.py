@@ -7,10 +7,12 @@ import filecmp
 import shutil
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from nbrefine.errors import KernelError
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.branching import copy
 from nbrefine.kernel.workspace.folders import Snapshot, compare, scan
 
 _AGAIN = 60.0
@@ -63,6 +65,7 @@ async def run_without_files(
     if branch is not None:
         async with branch:
             await run_again(branch, cells, seconds)
+            await _flush(branch)
             assert branch.core.layer is not None
             branch.core.layer.dropped = True
             files = await kernel.adopt(branch)
@@ -72,6 +75,7 @@ async def run_without_files(
         kept = await asyncio.to_thread(_Kept, folder, Path(away), keep)
         try:
             await run_again(kernel, cells, seconds)
+            await _flush(kernel)
         finally:
             told = await asyncio.to_thread(kept.put_back)
     return told
@@ -87,6 +91,15 @@ async def _overlaid(kernel: Kernel) -> Kernel | None:
         return branch
     await branch.aclose()
     return None
+
+
+async def _flush(kernel: Kernel) -> None:
+    """Have written what files that are open have in memory, as a copy of the kernel needs it.
+
+    Written later, it would go to the files that are to stay as they are.
+    """
+    with suppress(KernelError):
+        (await copy(kernel.core)).release()
 
 
 class _Kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -9,7 +10,7 @@ from nbrefine.errors import InvalidTaskError
 from nbrefine.postconditions import tests_of
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.tests import parse_tests
-from nbrefine.values import Task
+from nbrefine.values import Postcondition, Task
 
 
 def recordable(task: Task) -> Task:
@@ -36,20 +37,35 @@ def check_steps(task: Task, language: str) -> None:
 
     Raises
     ------
-    InvalidTaskError: one does not parse, or the kernel is none of Python's.
+    InvalidTaskError: one does not parse or checks nothing, or the kernel is none of Python's.
     """
     groups = [subtask.postconditions for subtask in task.subtasks]
     groups += [task.answer.postconditions] if task.answer is not None else []
-    sources = [tests_of(group) for group in groups if group]
-    checked = [Task(task.prompt, tests=source) for source in sources]
-    checked += [task] if task.tests else []
-    if checked and language != "python":
+    conditions = [condition for group in groups for condition in group]
+    if (conditions or task.tests) and language != "python":
         raise InvalidTaskError(
             f"Checks run in a Python kernel, and this one speaks {language}",
             hint="Give the task without postconditions and tests",
         )
-    for each in checked:
-        check_tests(each)
+    check_conditions(conditions)
+    check_tests(task)
+
+
+def check_conditions(conditions: Iterable[Postcondition]) -> None:
+    """Refuse postconditions that no code can fulfil here.
+
+    Raises
+    ------
+    InvalidTaskError: one does not parse, or checks nothing.
+    """
+    for condition in conditions:
+        source = tests_of([condition])
+        if not parse_tests(source):
+            raise InvalidTaskError(
+                f"The postcondition {condition.source!r} checks nothing",
+                hint="Write it as one or more assert statements",
+            )
+        check_tests(Task("", tests=source))
 
 
 def setup_source(task: Task, seed: int | None, language: str) -> str:

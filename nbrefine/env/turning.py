@@ -14,7 +14,7 @@ from nbrefine.env.course import Wants, pending
 from nbrefine.env.looking import Folder, told_pictures, variable
 from nbrefine.env.looking import Seen as Looked
 from nbrefine.env.points import Point
-from nbrefine.env.preparation import check_tests
+from nbrefine.env.preparation import check_conditions
 from nbrefine.env.session import Session
 from nbrefine.errors import InvalidTaskError
 from nbrefine.kernel.state.namespace import describe
@@ -157,12 +157,11 @@ class Turning:
 
     def _unfit(self, subtasks: tuple[Subtask, ...]) -> str:
         """Say what keeps the checks of a plan from being run here; "" for nothing."""
-        checks = [tests_of(each.postconditions) for each in subtasks if each.postconditions]
+        checks = [each for subtask in subtasks for each in subtask.postconditions]
         if checks and self._language != "python":
             return f"Checks cannot be run in a {self._language} kernel: leave them out."
         try:
-            for source in checks:
-                check_tests(Task("", tests=source))
+            check_conditions(checks)
         except InvalidTaskError as unfit:
             return f"{unfit.message}."
         return ""

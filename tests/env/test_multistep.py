@@ -14,7 +14,17 @@ from nbrefine.kernel import Kernel
 from nbrefine.planning import StepLimits
 from nbrefine.postconditions import file_written, frame, holds, in_range
 from nbrefine.state import Action, State
-from nbrefine.values import AnswerForm, Episode, Reply, Subtask, Task, Tool, ToolCall, Turn
+from nbrefine.values import (
+    AnswerForm,
+    Episode,
+    Postcondition,
+    Reply,
+    Subtask,
+    Task,
+    Tool,
+    ToolCall,
+    Turn,
+)
 
 
 @pytest.fixture(scope="module")
@@ -454,6 +464,7 @@ def test_a_frame_is_checked_by_its_columns(kernel: Kernel) -> None:
     "task",
     [
         Task("t", subtasks=(Subtask("s", postconditions=(file_written("x"),)), Subtask("u", (3,)))),
+        Task("t", subtasks=(Subtask("s", postconditions=(Postcondition("x = 1"),)),)),
         Task("t", tests="assert ("),
     ],
 )
@@ -465,6 +476,6 @@ def test_a_task_that_cannot_be_worked_on_is_refused(task: Task, kernel: Kernel) 
 def test_settings_out_of_range_are_refused() -> None:
     for settings in ({"max_turns": 0}, {"max_replans": -1}, {"planning": "x"}, {"style": "x"}):
         with pytest.raises(UsageError):
-            MultiStepEnvironment(Task("t"), **settings)  # type: ignore[arg-type]
+            MultiStepEnvironment(Task("t"), **settings)
     with pytest.raises(UsageError):
         MultiStepEnvironment([])

@@ -100,7 +100,7 @@ def test_variables_are_lent_by_value_and_the_lender_s_stay_as_they_are() -> None
         task = Task("Sum up", subtasks=TWO, setup="first = items[0]")
         with MultiStepEnvironment(task, lend=(own, ("items",))) as env:
             state = driven(env, "items.append(3)\nassert first == 1", "total = sum(items)")
-        assert "items: list of length 3" in state.observation.state
+        assert "items: list of length 3" in (state.observation.state or "")
         assert episode_of(state).solved
         assert episode_of(state).handed_in == ("items",)
         assert own.run("items").result().text == "[1, 2]\n"

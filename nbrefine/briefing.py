@@ -12,7 +12,7 @@ from typing import Literal
 
 from nbrefine.answers import described
 from nbrefine.planning import Progress
-from nbrefine.prompts import ASK, escalation, feedback, fence_output, fill
+from nbrefine.prompts import ASK, ASK_BLOCK, escalation, feedback, fence_output, fill
 from nbrefine.source import fenced
 from nbrefine.stopping import sightings
 from nbrefine.values import Image, Message, Plan, Postcondition, Subtask, Task, Turn
@@ -59,6 +59,8 @@ CALL_PLAN = (
 
 
 CALL_AGAIN = "Correct the code and call run_cell with all of it."
+
+CALL_ONE = "Call exactly one tool."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def brief(
         task, plans, now, wants=wants, may_plan=may_plan, tools=tools, language=language
     )
     tried = "" if escalated else _tried(now, language)
-    told = _worded(_told(now), wants=wants, tools=tools, language=language)
+    told = _told(now, wants, tools=tools, language=language)
     note = escalation(sightings(now.turns)) if escalated else ""
     room = limit - sum(map(len, (system, *before, *after, request, tried, note)))
     told = _shortened(told, max(room, LEAST))
@@ -265,7 +267,9 @@ def _request(
 ) -> str:
     """Say in what form the reply, and with the last step the answer, is to be given."""
     if wants == "plan":
-        return CALL_PLAN if tools else _spoken(ASK_PLAN, language)
+        asked = CALL_PLAN if tools else _spoken(ASK_PLAN, language)
+        form = task.answer.told if task.answer is not None else ""
+        return f"The last step gives the answer in this form:\n{form}\n\n{asked}" if form else asked
     parts = []
     if may_plan:
         how = "call make_plan" if tools else "reply with a numbered list in a ```plan block"
@@ -293,26 +297,30 @@ def _tried(now: Progress, language: str) -> str:
     coded = [turn for turn in now.turns if turn.code]
     if not coded:
         return ""
+    newest = coded[-1].feedback.partition("\n")[0]
     before = dict.fromkeys(turn.feedback.partition("\n")[0] for turn in coded[:-1])
-    lines = [f"- {line}" for line in before if line]
+    lines = [f"- {line}" for line in before if line not in ("", newest)]
     earlier = "\n".join(["Earlier attempts at this:", *lines]) + "\n\n" if lines else ""
     return f"{earlier}Your current code:\n{fenced(coded[-1].code, language.lower())}"
 
 
-def _told(now: Progress) -> str:
+def _told(now: Progress, wants: Literal["act", "plan"], *, tools: bool, language: str) -> str:
     """Give the feedback on the current code and on all that came after it."""
     at = max((at for at, turn in enumerate(now.turns) if turn.code), default=0)
     looks = [turn for turn in now.turns[:at] if turn.kind == "inspection"]
-    told = [turn.feedback for turn in (*looks, *now.turns[at:])]
-    return "\n\n".join(text for text in told if text)
-
-
-def _worded(text: str, *, wants: Literal["act", "plan"], tools: bool, language: str) -> str:
-    """Ask in a feedback for what is wanted now, in the place of a block of corrected code."""
-    asked = _spoken(ASK, language)
+    # What a reply without code was told matters to the next cell alone.
+    newest = now.turns[at:] if wants == "act" else now.turns[at : at + 1]
+    text = "\n\n".join(turn.feedback for turn in (*looks, *newest) if turn.feedback)
     if wants == "plan":
-        return text.replace(asked, "").rstrip()
-    return text.replace(asked, CALL_AGAIN) if tools else text
+        return text.replace(_spoken(ASK, language), "").rstrip()
+    return _calling(text, language) if tools else text
+
+
+def _calling(text: str, language: str) -> str:
+    """Ask for a call in the place of a block."""
+    for block, call in ((ASK, CALL_AGAIN), (ASK_BLOCK, CALL_ONE)):
+        text = text.replace(_spoken(block, language), call)
+    return text
 
 
 def _shortened(text: str, limit: int) -> str:

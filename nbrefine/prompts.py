@@ -29,6 +29,8 @@ PROGRAM = (
 
 ASK = "Correct the code. Reply with the whole corrected code in exactly one ```{tag} block."
 
+ASK_BLOCK = "Reply with exactly one ```{tag} block."
+
 LIMIT = 3000
 """Characters of one output or traceback that a model is shown."""
 
@@ -141,7 +143,7 @@ def _nothing_ran(extraction: Extraction, reply: Reply | None) -> str:
             f"Nothing was run, because your reply was incomplete: {why}. "
             "Reply again with one short, complete ```{tag} block that ends with ```."
         )
-    return f"Nothing was run. {extraction.reason} Reply with exactly one ```{{tag}} block."
+    return f"Nothing was run. {extraction.reason} {ASK_BLOCK}"
 
 
 def _spoken(template: str, language: str) -> str:

@@ -255,6 +255,28 @@ def test_a_feedback_asks_for_what_is_wanted_now() -> None:
     assert "Correct the code" not in told(failed, wants="plan")
 
 
+def test_a_reply_that_could_not_be_read_is_told_of_where_a_cell_is_wanted() -> None:
+    failed = turn(1, code="f()", feedback="It failed.")
+    empty = replace(turn(2), feedback=turn_feedback(turn(2)))
+    assert told(failed, empty).endswith("Reply with exactly one ```python block.")
+    assert told(failed, empty, tools=True).endswith("Call exactly one tool.")
+    planning = told(failed, empty, wants="plan")
+    assert "It failed." in planning
+    assert "```python block" not in planning
+
+
+def test_failures_that_came_again_are_told_once() -> None:
+    same = [turn(n, code=f"f({n})", feedback="It failed: KeyError\nmore") for n in (1, 2, 3)]
+    assert told(*same).count("It failed: KeyError") == 1
+
+
+def test_a_plan_knows_the_form_of_the_answer() -> None:
+    task = Task("Do it.", answer=AnswerForm("fields", told="@a[x], a number", fields=("a",)))
+    assert "The last step gives the answer in this form:\n@a[x], a number" in told(
+        task=task, wants="plan"
+    )
+
+
 @pytest.mark.parametrize("tools", [False, True])
 def test_a_plan_is_offered_where_it_may_be_made(tools: bool) -> None:
     assert "you may first" in told(may_plan=True, tools=tools)

@@ -132,10 +132,11 @@ class Run(Generic[T]):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(finish)
 
+        beat = None if on_portal() else HEARTBEAT  # no interrupt comes to the portal's thread
         self._future.add_done_callback(wake)
         try:
             while not self._future.done():
-                await asyncio.wait({done}, timeout=HEARTBEAT)
+                await asyncio.wait({done}, timeout=beat)
         except asyncio.CancelledError:
             self.stop()
             deadline = loop.time() + SETTLE

@@ -21,6 +21,7 @@ LIMIT = 1 << 20
 # How large a packet may be depends on the host's net.core.wmem_max; what is longer than this goes
 # through a file in memory, whose descriptor is sent in its stead.
 _PACKET = 32_768
+_CUT, _QUIET = int(socket.MSG_CTRUNC), int(socket.MSG_NOSIGNAL)  # as enums are slow to combine
 _ELSEWHERE = b"in the first descriptor"
 
 
@@ -80,7 +81,7 @@ def receive(sock: socket.socket, room: int = 8) -> tuple[dict[str, Any] | None, 
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             whole = len(payload) // 4 * 4
             fds += memoryview(payload[:whole]).cast("i").tolist()
-    if flags & socket.MSG_CTRUNC:
+    if flags & _CUT:
         close(fds)
         raise OSError(errno.EBADMSG, f"A message brought more than {room} descriptors")
     if not data:
@@ -122,4 +123,4 @@ def _loaded(data: bytes, fds: list[int]) -> dict[str, Any]:
 
 
 def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
-    socket.send_fds(sock, [data], list(fds), socket.MSG_NOSIGNAL)
+    socket.send_fds(sock, [data], list(fds), _QUIET)

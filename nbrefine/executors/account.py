@@ -31,12 +31,16 @@ class Account:
     trouble: str = ""
     """Why the code did not run to its end."""
     seconds: dict[str, float] = field(default_factory=dict)
+    done: bool = False
+    """Whether the tester has told all, so that it ends by itself."""
     broken: bool = False
     """Whether the process of the tests broke down under what the code gave it."""
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of the tester in."""
-        if "problem" in message:
+        if "done" in message:
+            self.done = True
+        elif "problem" in message:
             self.planned, self.problem = True, message["problem"]
         elif "cases" in message:
             self.planned = True

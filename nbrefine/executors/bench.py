@@ -31,7 +31,7 @@ CODE = 10.0
 _PROCESSES = 256
 _FILE_SIZE = 256 << 20
 _LEAST_MEMORY = 256 << 20
-_KEPT = 100_000  # bytes of tests that are compiled once, where all others wait for it
+_KEPT = 80_000  # characters of tests that are compiled once, where all others wait for it
 
 
 class Bench(Closing):
@@ -112,19 +112,18 @@ class Bench(Closing):
         own = max(each, CODE) if code_timeout is None else code_timeout
         if not (timeout > 0 and each > 0 and own > 0):
             raise UsageError(f"A check is given {timeout:g} s, {each:g} s for each of its tests")
-        asked = {"setup": setup, "code": code, "tests": tests, "entry_point": entry_point}
+        task = {"tests": tests, "setup": setup, "entry_point": entry_point}
+        kept = sum(map(len, task.values())) <= _KEPT
         limits = {
             "test_timeout": each,
             "code_timeout": min(timeout, own),
             "max_timeouts": max_timeouts,
         }
         try:
-            message = frames.pack({**asked, **limits})
+            message = frames.pack({"code": code, **limits, **({} if kept else task)})
         except ValueError as error:
             raise UsageError(f"Code and tests are too long: {error}") from error
-        task = (tests, setup, entry_point)
-        kept = task if len(frames.pack(task)) <= _KEPT else ()
-        return Run(self._check(Job(message, timeout, kept)))
+        return Run(self._check(Job(message, timeout, tuple(task.values()) if kept else ())))
 
     async def _check(self, job: Job) -> CodeExecutionResult:
         if self._closed:

@@ -17,7 +17,7 @@ from nbrefine.executors.inside import frames
 from nbrefine.executors.nursery import Child, Limits, Nursery, NurseryLost
 from nbrefine.executors.streams import Kept
 
-_FORK = 30.0  # seconds in which both processes must have been forked, as a busy host may be slow
+_BEGIN = 30.0  # seconds in which the tests must be planned, as a busy host may be slow to fork
 _LEAVE = 0.5  # seconds in which a candidate must have left by itself when its tests are done
 _CHUNK = 1 << 18
 _TOLD = 5.0  # seconds in which the end of one that is gone must have been told
@@ -43,7 +43,7 @@ class Job:
     """What is checked."""
 
     message: bytes
-    """Setup, code and tests, as the tester reads them."""
+    """Code and limits, as the tester reads them; of a task that is not kept, its parts too."""
     timeout: float
     """Seconds for all of it."""
     task: tuple[str, ...] = ()
@@ -61,6 +61,7 @@ async def check(
     NurseryLost: a process was gone before its time, and the code cannot be blamed for it.
     ExecutorError: one could not be forked or confined.
     """
+    account = Account()
     with Kept() as stdout, Kept() as stderr, _Pair() as report, _Pair() as calls:
         # What the code returns may make the tests take as much memory as it could itself.
         bounded = Limits(memory=limits["memory"], processes=None, file_size=None)
@@ -70,17 +71,15 @@ async def check(
             fds = [calls.near.fileno(), stdout.mouth, stderr.mouth]
             candidate = candidates.fork(limits, fds)
             try:
-                await _forked(tester, candidate)
                 for each in (calls.near, calls.far, report.far, stdout, stderr):
                     each.close()
-                began = time.monotonic()
-                account = await _listen(job, report.near, tester, candidate)
-                seconds = time.monotonic() - began
+                seconds = await _listen(job, report.near, tester, candidate, account)
                 await _leave(account, candidate)
             finally:
                 candidate.kill()
         finally:
-            tester.kill()
+            if not account.done:
+                tester.kill()
         return account.result(
             stdout=await stdout.text(),
             stderr=await stderr.text(),
@@ -101,39 +100,39 @@ class _Pair:
         self.far.close()
 
 
-async def _forked(*children: Child) -> None:
-    try:
-        async with asyncio.timeout(_FORK):
-            for each in children:
-                await each.forked
-    except TimeoutError:
-        raise NurseryLost(f"nothing was forked within {_FORK:g} s") from None
+async def _listen(
+    job: Job, sock: socket.socket, tester: Child, candidate: Child, account: Account
+) -> float:
+    """Give the tester its job and take in what it reports, until it is done or time is over.
 
-
-async def _listen(job: Job, sock: socket.socket, tester: Child, candidate: Child) -> Account:
-    """Give the tester its job and take in what it reports, until it is done or time is over."""
-    hearing = _Hearing(sock, candidate)
+    The time in seconds is given; it begins when the tests are planned.
+    """
+    hearing = _Hearing(sock, candidate, account)
+    limit, began = _BEGIN, time.monotonic()
     try:
-        async with asyncio.timeout(job.timeout):
+        async with asyncio.timeout(limit):
             with contextlib.suppress(ConnectionError):  # where it has ended, that is heard
                 await asyncio.get_running_loop().sock_sendall(
                     sock, len(job.message).to_bytes(4, "big") + job.message
                 )
-            done = await hearing.over
+            await hearing.begun
+        limit, began = job.timeout, time.monotonic()
+        async with asyncio.timeout(limit):
+            await hearing.over
     except TimeoutError:
         candidate.kill()
         tester.kill()
-        if not hearing.account.planned:
-            raise NurseryLost("the process that runs the tests said nothing") from None
-        hearing.account.run_out(job.timeout)
-        return hearing.account
+        if not account.planned:
+            raise NurseryLost(f"no test was known within {limit:g} s") from None
+        account.run_out(limit)
+        return time.monotonic() - began
     finally:
         hearing.end()
-    if done:
-        return hearing.account
+    if account.done:
+        return time.monotonic() - began
     if candidate.ended.done():
         candidate.ended.result()
-    raise _lost(hearing.account, await _end_of(tester))
+    raise _lost(account, await _end_of(tester))
 
 
 def _lost(account: Account, status: int) -> NurseryLost:
@@ -145,13 +144,15 @@ def _lost(account: Account, status: int) -> NurseryLost:
 class _Hearing:
     """Takes in what a tester reports, as it comes.
 
-    `over` tells in the end whether it is done; else it is gone, or waits for what cannot come.
+    `over` comes in the end: it is done, or gone, or waits for what cannot come.
+    `begun` comes with the first that is heard, or with the end.
     """
 
-    def __init__(self, sock: socket.socket, candidate: Child) -> None:
+    def __init__(self, sock: socket.socket, candidate: Child, account: Account) -> None:
         loop = asyncio.get_running_loop()
-        self.account = Account()
-        self.over: asyncio.Future[bool] = loop.create_future()
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._account = account
         self._sock = sock
         self._candidate = candidate
         self._data = bytearray()
@@ -166,11 +167,16 @@ class _Hearing:
 
     def _give_up(self, ended: asyncio.Future[int]) -> None:
         if ended.exception() is not None:
-            self._settle(done=False)
+            self._end()
 
-    def _settle(self, *, done: bool) -> None:
+    def _end(self) -> None:
+        self._begin()
         if not self.over.done():
-            self.over.set_result(done)
+            self.over.set_result(None)
+
+    def _begin(self) -> None:
+        if not self.begun.done():
+            self.begun.set_result(None)
 
     def _read(self) -> None:
         try:
@@ -181,13 +187,14 @@ class _Hearing:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._sock)
-            self._settle(done=False)
+            self._end()
             return
         self._data += data
         try:
             for message in self._messages():
                 self._take(message)
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            self._begin()
             if not self.over.done():
                 self.over.set_exception(error)
 
@@ -202,14 +209,15 @@ class _Hearing:
         del self._data[:start]
 
     def _take(self, message: dict[str, Any]) -> None:
-        if "done" in message:
-            self._settle(done=True)
-        elif "interrupt" in message:
+        if "interrupt" in message:
             self._candidate.signal(signal.SIGINT)
         elif "kill" in message:
             self._candidate.kill()
         else:
-            self.account.take(message)
+            self._account.take(message)
+            self._begin()
+        if self._account.done:
+            self._end()
 
 
 async def _leave(account: Account, candidate: Child) -> None:

@@ -279,8 +279,6 @@ class Nursery:
         operation = message["op"]
         if operation in ("ready", "broken"):
             _settle(self._ready, message)
-        elif operation == "forked":
-            _settle(self._children[message["id"]].forked, None)
         elif operation == "failed":
             why = f"A process for a check could not be forked: {message['why']}"
             self._children.pop(message["id"]).fail(ExecutorError(why))
@@ -301,7 +299,6 @@ class Child:
 
     def __init__(self, nursery: Nursery, number: int) -> None:
         loop = asyncio.get_running_loop()
-        self.forked: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[int] = loop.create_future()
         """Its exit code, or minus the signal that ended it."""
         self._nursery = nursery
@@ -317,7 +314,6 @@ class Child:
 
     def fail(self, error: Exception) -> None:
         """Tell whoever waits for it that it has not run."""
-        _fail(self.forked, error)
         _fail(self.ended, error)
 
     def _send(self, message: dict[str, Any]) -> None:

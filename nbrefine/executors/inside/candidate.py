@@ -46,7 +46,6 @@ PRELOAD = (
     "enum",
     "fractions",
     "functools",
-    "hashlib",
     "heapq",
     "inspect",
     "io",
@@ -76,9 +75,14 @@ _BATCH = 0.005  # seconds of work on items that nobody has asked for yet
 _SETTLE = 1.0
 
 
+def server() -> Callable[[socket.socket], None]:
+    """Make what answers the other process until it ends; a nursery does so once for all."""
+    return Candidate().run
+
+
 def serve(calls: socket.socket) -> None:
     """Answer the other process until it ends."""
-    Candidate(calls).run()
+    server()(calls)
 
 
 def rehearse() -> None:
@@ -98,9 +102,14 @@ def rehearse() -> None:
 class Candidate(Peer):
     """The code's end of the connection."""
 
-    def __init__(self, calls: socket.socket) -> None:
-        super().__init__(calls)
+    def __init__(self) -> None:
+        super().__init__()
+        _seed()
         self.module = types.ModuleType(NAME)
+        # What the code does to its built-in names, nothing else in this process will see.
+        self._builtins = types.ModuleType("builtins")
+        vars(self._builtins).update(vars(builtins))
+        vars(self.module)["__builtins__"] = self._builtins
         self._exports = Exports(self.module)
         self._stand_ins = StandIns(self._call_back, self._exports.lend)
         self._iterators = _Iterators()
@@ -108,7 +117,8 @@ class Candidate(Peer):
         self._working = False
         self._interrupts = self._settled = 0
         # Bound now: the code may replace those of the modules.
-        self._signal, self._sleep, self._clock = signal.signal, time.sleep, time.monotonic
+        self._sleep, self._clock = time.sleep, time.monotonic
+        signal.signal(signal.SIGINT, self._interrupted)
         self._own: dict[str, Callable[..., Any]] = {
             "load": self._load,
             "names": self._names,
@@ -119,10 +129,9 @@ class Candidate(Peer):
             "send": self._iterators.send,
         }
 
-    def run(self) -> None:
+    def run(self, calls: socket.socket) -> None:
         """Answer until the connection ends, or is not one any more."""
-        _seed()
-        self._signal(signal.SIGINT, self._interrupted)
+        self._sock = calls
         try:
             while True:
                 data = self.read()
@@ -232,11 +241,7 @@ class Candidate(Peer):
 
     def _load(self, setup: str, code: str) -> list[list[str]]:
         """Run setup and code, and tell the names they leave."""
-        sys.modules[NAME] = self.module
-        # What the code does to its built-in names, nothing else in this process will see.
-        own = sys.modules["builtins"] = types.ModuleType("builtins")
-        vars(own).update(vars(builtins))
-        vars(self.module)["__builtins__"] = own
+        sys.modules[NAME], sys.modules["builtins"] = self.module, self._builtins
         for filename, source in ((SETUP, setup), (CODE, code)):
             lines = [f"{line}\n" for line in source.split("\n")]
             linecache.cache[filename] = (len(source), None, lines, filename)

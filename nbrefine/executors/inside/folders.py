@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
 
 from . import prctl
 
@@ -40,6 +39,7 @@ class Folders:
         folder = self._children[0]
         os.mkdir(folder, 0o700)
         os.chdir(folder)
+        live_in(folder)
         return [folder]
 
     def kill(self, pid: int) -> None:
@@ -59,6 +59,14 @@ class Folders:
             end_orphans(self._children)
             remove(folder)
 
+    def sweep(self) -> None:
+        """Find nothing more to clear away."""
+
+
+def live_in(folder: str) -> None:
+    """Have programs take a folder for their home, and for where they may write."""
+    os.environ["HOME"] = os.environ["TMPDIR"] = folder
+
 
 def end_orphans(spared: dict[int, str]) -> None:
     """End all processes that have lost their parents to this one, with all beneath them.
@@ -70,7 +78,7 @@ def end_orphans(spared: dict[int, str]) -> None:
     for _ in range(
         1000
     ):  # what is ended leaves its own children to us, so the last round finds none
-        orphans = [pid for pid in _children(os.getpid()) if pid not in spared]
+        orphans = [pid for pid in prctl.children(os.getpid()) if pid not in spared]
         if not orphans:
             return
         for pid in orphans:
@@ -92,8 +100,3 @@ def remove(folder: str) -> None:
     import shutil  # here, as it loads libraries that make each fork dearer
 
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _children(pid: int) -> Iterator[int]:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as children:
-        yield from map(int, children.read().split())

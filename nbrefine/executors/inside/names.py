@@ -66,6 +66,10 @@ class Names:
         self.classes = {name for name, is_class in defined.items() if is_class}
         self._entry = _parsed_names(entry_point)
         self.helpers -= self._entry
+        # Told here, for all that are forked: to look at every built-in name would copy its page.
+        self._unbound = sorted(self.used - self.bound - self._entry)
+        self._others = self.used - self.bound - vars(builtins).keys()
+        self._missed = (self.used | self.classes) - vars(builtins).keys()
 
     @functools.cached_property
     def known_classes(self) -> set[str]:
@@ -80,7 +84,7 @@ class Names:
     def modules(self, told: dict[str, Told]) -> dict[str, Any]:
         """Import what the code has imported and the tests use without doing so."""
         found = {}
-        for name in sorted(self.used - self.bound - self._entry):
+        for name in self._unbound:
             meant = told.get(name)
             if meant is None or meant.what not in ("module", "import") or name in vars(builtins):
                 continue
@@ -91,11 +95,11 @@ class Names:
 
     def of_code(self, told: dict[str, Told], own: Iterable[str]) -> list[str]:
         """Give the names that are the code's, `own` being names the tests have already."""
-        missed = (self.used | self.classes) - set(own) - vars(builtins).keys()
-        found = [name for name in told if name in self._entry | missed]
+        missed = self._missed - set(own)
+        found = [name for name in told if name in self._entry or name in missed]
         if self._entry:
             return found
-        others = self.used - self.bound - set(own) - vars(builtins).keys()
+        others = self._others - set(own)
         shadowing = [
             name
             for name, meant in told.items()

@@ -13,6 +13,7 @@ import signal
 from typing import NoReturn
 
 from . import prctl
+from .folders import live_in
 
 _NEW_MOUNTS, _NEW_IPC = 0x00020000, 0x08000000
 _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
@@ -28,6 +29,8 @@ FOLDER = "/scratch"
 
 MOST_PROCESSES = 301
 """Processes and threads of one candidate: the least that Linux, from 6.14 on, can be told."""
+
+_SWEEP = 20  # milliseconds
 
 _FILES = f"size={256 << 20},nr_inodes={1 << 16},mode=700"
 """Bytes and number of the files in a candidate's folder: both take memory."""
@@ -86,9 +89,11 @@ class Rooms:
     """Forks processes into rooms, of which each is one process's own at a time."""
 
     def __init__(self) -> None:
+        live_in(FOLDER)  # once for all, as it is where each is
         self._own = _open_own("pid")
         self._idle = [_Room(self._own)]
         self._taken: dict[int, _Room] = {}
+        self._closed: list[_Room] = []
         self.bounded = self._idle[0].bounded
         """Whether a process can have but so many descendants."""
 
@@ -100,6 +105,7 @@ class Rooms:
             pid = os.fork()
         except OSError:
             room.close()
+            self._closed.append(room)
             raise
         self._taken[pid] = room
         return pid
@@ -126,6 +132,12 @@ class Rooms:
             self._idle.append(room)
         elif room is not None:
             room.close()
+            self._closed.append(room)
+
+    def sweep(self) -> int | None:
+        """Reap what has ended of closed rooms; give the milliseconds until more may have."""
+        self._closed = [each for each in self._closed if not each.is_gone()]
+        return _SWEEP if self._closed else None
 
 
 class _Room:
@@ -157,10 +169,13 @@ class _Room:
         """Tell whether it is there, and nobody in it; the candidate must have ended."""
         if self._numbers < 0:
             return False
-        path = f"/proc/{self._keeper}/task/{self._keeper}/children"
-        with contextlib.suppress(OSError), open(path, "rb") as children:
-            return not children.read()
+        with contextlib.suppress(OSError):
+            return not prctl.children(self._keeper)
         return False
+
+    def is_gone(self) -> bool:
+        """Tell whether it has ended with all that was in it, once it is closed."""
+        return os.waitpid(self._keeper, os.WNOHANG)[0] != 0
 
     def close(self) -> None:
         """End all that is in it; a second call does nothing."""

@@ -12,8 +12,9 @@ Messages, in JSON with descriptors::
     ← {"op": "ready", "python": version, "isolation": [words]}, or {"op": "broken", "why": words}
     → {"op": "fork", "id": n, "limits": {"memory": bytes, "processes": n, "file_size": bytes}}
       with [calls, stdout, stderr] for a candidate, [calls, report] for a tester; for that maybe
-      "task": [tests, setup, entry_point], to be compiled once for all testers that get them
-    ← {"op": "forked", "id": n}, or {"op": "failed", "id": n, "why": words}
+      "task": [tests, setup, entry_point], to be compiled once for all testers that get them,
+      whose jobs leave them out
+    ← {"op": "failed", "id": n, "why": words}, where it cannot be forked
     → {"op": "signal", "id": n, "signal": number}, {"op": "kill", "id": n}
     ← {"op": "ended", "id": n, "status": exit code or minus the signal, "unconfined": words}
 """
@@ -36,11 +37,12 @@ PACKAGE, INSIDE = "_nbrefine_checks", "_nbrefine_inside"
 COMMON = (
     *("abc", "array", "ast", "bisect", "calendar", "cmath", "collections", "collections.abc"),
     *("contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "enum", "fractions"),
-    *("functools", "hashlib", "heapq", "inspect", "io", "itertools", "json", "math", "numbers"),
-    *("operator", "queue", "random", "re", "secrets", "statistics", "string", "struct"),
+    *("functools", "heapq", "inspect", "io", "itertools", "json", "math", "numbers"),
+    *("operator", "queue", "random", "re", "statistics", "string", "struct"),
     *("textwrap", "threading", "time", "traceback", "types", "typing", "unicodedata", "uuid"),
 )
-"""What solutions of HumanEval and MBPP, and their tests, import."""
+"""What solutions of HumanEval and MBPP, and their tests, import; but not hashlib, which few do
+and whose libraries make each fork dearer."""
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _KERNEL = os.path.join(os.path.dirname(os.path.dirname(_HERE)), "kernel", "inside")
@@ -100,10 +102,15 @@ def _guarded(
     prctl.name(f"nb-{role}s")
     if role == "tester":
         _load(INSIDE, _KERNEL)
-    serve = _part(role).serve
-    for name in (*COMMON, *getattr(_part(role), "PRELOAD", ()), *packages):
+    hooks = _part("hooks")
+    with hooks.held_back():
+        _part(role)
+        for name in (*COMMON, *getattr(_part(role), "PRELOAD", ())):
+            importlib.import_module(name)
+    for name in packages:
         importlib.import_module(name)
     _part(role).rehearse()  # before files are hidden, as it may import some
+    serve = _part(role).server()
     if shelter is None:
         prctl.hide_memory()
         homes = folders.Folders(base)

@@ -22,8 +22,11 @@ class Gone(BaseException):
 class Peer:
     """Asks the other process and answers it; subclasses say what can be asked."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    _sock: socket.socket
+
+    def __init__(self, sock: socket.socket | None = None) -> None:
+        if sock is not None:
+            self._sock = sock
         self._count = 0
 
     def ask(self, operation: str, content: list[Any], names: list[str]) -> list[Any]:

@@ -34,6 +34,20 @@ def adopt_orphans() -> None:
     _control(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def children(pid: int) -> list[int]:
+    """Give the children of a process, also those that nobody has waited for.
+
+    Raises
+    ------
+    OSError: there is no such process.
+    """
+    file = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return [int(each) for each in os.read(file, 1 << 16).split()]
+    finally:
+        os.close(file)
+
+
 def name(words: str) -> None:
     """Name the process, as `ps` and `top` show it."""
     _control(_SET_NAME, ctypes.c_char_p(words.encode()), 0, 0, 0)
@@ -43,8 +57,10 @@ def end_first() -> None:
     """Be what the kernel ends first where memory runs out, and not who is not to blame for that."""
     _control(_SET_DUMPABLE, 1, 0, 0, 0)  # as the file is the superuser's where memory is hidden
     try:
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
+        with contextlib.suppress(OSError):
+            file = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+            os.write(file, b"1000")
+            os.close(file)
     finally:
         hide_memory()
 

@@ -16,7 +16,7 @@ import sys
 import time
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import frames, link
 from .candidate import CODE, NAME, PRELOAD, SETUP
@@ -40,7 +40,7 @@ else:  # the very files of that package, loaded by path
     from _nbrefine_inside.record import VALUE, Recorder
     from _nbrefine_inside.units import Program, Units
 
-__all__ = ["PRELOAD", "prepare", "rehearse", "serve"]
+__all__ = ["PRELOAD", "prepare", "rehearse", "serve", "server"]
 
 NONE_FOUND = "no tests were found: write asserts, check(candidate) or functions called test_…"
 
@@ -61,11 +61,14 @@ TASK = ("tests", "setup", "entry_point")
 _LINE = 200  # characters of a line of the code in a message
 
 
+def server() -> Callable[..., None]:
+    """Make what runs one job; a nursery does so once for all."""
+    return Tester().run
+
+
 def serve(report: socket.socket, calls: socket.socket) -> None:
     """Run one job that comes over `report`, with the code at the other end of `calls`."""
-    job = frames.receive(report)
-    if job is not None:
-        Tester(report, calls, job).run()
+    server()(report, calls)
 
 
 def rehearse() -> None:
@@ -89,8 +92,17 @@ def rehearse() -> None:
     prepare.cache_clear()
 
 
+class Prepared(NamedTuple):
+    """What the tests of a task are, the same for each code that is checked by them."""
+
+    program: Program
+    names: Names
+    cases: bytes
+    """The message that tells which there are."""
+
+
 @functools.lru_cache(maxsize=256)
-def prepare(tests: str, setup: str, entry_point: str) -> tuple[Program, Names]:
+def prepare(tests: str, setup: str, entry_point: str) -> Prepared:
     """Plan and compile tests, and tell their names; the nursery does so before it forks.
 
     Raises
@@ -101,35 +113,42 @@ def prepare(tests: str, setup: str, entry_point: str) -> tuple[Program, Names]:
     names = Names(tests, setup, entry_point)
     names.known_classes  # noqa: B018 - found here, once for all that are forked
     program.compile()
-    return program, names
+    told = [{"name": case.name, "expression": case.expression} for case in program.plan.cases]
+    return Prepared(program, names, frames.pack({"cases": told}))
 
 
 class Tester:
-    """One check.
+    """One check; made before there is anything to be checked."""
 
-    Parameters
-    ----------
-    report: where results go.
-    calls: the connection with the code.
-    job: setup, code, tests, entry_point; test_timeout and code_timeout in seconds; and maybe
-        `max_timeouts`, and `classes`, the names of those that the tests are about, where they are
-        known better than by their names in the tests.
-    """
-
-    def __init__(self, report: socket.socket, calls: socket.socket, job: dict[str, Any]) -> None:
-        self._report = report
+    def __init__(self) -> None:
+        _seed()
         self._clock = Clock(self._tell)
-        self._link = Link(calls, self._clock)
-        self._job = job
-        module = sys.modules[TESTS] = types.ModuleType(TESTS)
-        self._names: dict[str, Any] = module.__dict__
+        self._module = types.ModuleType(TESTS)
+        self._names: dict[str, Any] = self._module.__dict__
         self._taken: set[str] = set()
         self._values: list[str] = []
 
-    def run(self) -> None:
-        """Plan, run the code, run the tests; tell what came of each."""
+    def run(self, report: socket.socket, calls: socket.socket, *task: str) -> None:
+        """Plan, run the code, run the tests; tell what came of each.
+
+        Parameters
+        ----------
+        report: where the job comes from, and results go: setup, code, tests, entry_point;
+            test_timeout and code_timeout in seconds; and maybe `max_timeouts`, and `classes`, the
+            names of those that the tests are about, where they are known better than by their
+            names in the tests.
+        calls: the connection with the code.
+        task: the values of `TASK`, where the job leaves them out.
+        """
+        job = frames.receive(report)
+        if job is None:
+            return
+        self._report = report
+        self._link = Link(calls, self._clock)
+        self._job: dict[str, Any] = {**job, **dict(zip(TASK, task))}  # noqa: B905
+        sys.modules[TESTS] = self._module
         try:
-            program, self._found = prepare(*(self._job[part] for part in TASK))
+            program, self._found, told_cases = prepare(*(self._job[part] for part in TASK))
         except SyntaxError as error:
             self._refuse(f"the tests do not parse: line {error.lineno}: {error.msg}")
             return
@@ -140,14 +159,7 @@ class Tester:
         if not planned.cases:
             self._refuse(NONE_FOUND)
             return
-        self._tell(
-            {
-                "cases": [
-                    {"name": case.name, "expression": case.expression} for case in planned.cases
-                ]
-            }
-        )
-        _seed()
+        frames.write(report, told_cases)
         most = self._job.get("max_timeouts", MAX_TIMEOUTS)
         results = Results(planned.cases, self._tell, most)
         told = self._load()

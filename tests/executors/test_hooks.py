@@ -1,0 +1,47 @@
+"""What libraries want done after a fork: not in a check's process, but in the forks of that."""
+
+from __future__ import annotations
+
+from nbrefine.executors import Bench
+
+CODE = """
+import os, random, threading
+
+def forked(work):
+    hear, say = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(say, repr(work()).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return os.read(hear, 1000).decode()
+
+def threads():
+    wait = threading.Event()
+    threading.Thread(target=wait.wait).start()
+    told = forked(threading.active_count)
+    wait.set()
+    return told
+
+def draws():
+    return forked(random.random) == forked(random.random)
+"""
+
+
+def test_a_fork_of_the_code_knows_none_of_its_threads(bench: Bench) -> None:
+    assert bench.check(CODE, "assert threads() == '1'").result(60).verdict == "solved"
+
+
+def test_forks_of_the_code_draw_numbers_of_their_own(bench: Bench) -> None:
+    assert bench.check(CODE, "assert not draws()").result(60).verdict == "solved"
+
+
+def test_forks_of_the_tests_draw_numbers_of_their_own(bench: Bench) -> None:
+    tests = f"{CODE}\nassert not draws()\nassert threads() == '1'\nassert one() == 1\n"
+    assert bench.check("def one(): return 1", tests).result(60).verdict == "solved"
+
+
+def test_the_code_is_seeded_with_all_that(bench: Bench) -> None:
+    code = "import random\ndef first(): return random.random()"
+    tests = "import random\nassert first() == random.Random(0).random() == random.random()"
+    assert bench.check(code, tests).result(60).verdict == "solved"

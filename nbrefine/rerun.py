@@ -3,32 +3,45 @@
 Setup and accepted cells alone must give the state that the agent had.  Each step is compared by
 the digest of the state that its turn has recorded; what a digest cannot see (`StateDigest`) is
 not compared.  Without a seed, what was drawn by chance is other each time: then only the names
-must be the recorded ones.  The cells work in the episode's folder and write there as they did.
+must be the recorded ones.  The cells work in the episode's folder and write there as they did;
+files that they left then are compared, too.  The checks of steps, where all of them held, run
+again, in a copy of the session.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from nbrefine._portal import Run, call_user
 from nbrefine.bindings import StateDigest
-from nbrefine.errors import UsageError
+from nbrefine.errors import KernelError, UsageError
+from nbrefine.files import Artifact
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.changes import changes, differences
 from nbrefine.kernel.state.digest import digest
 from nbrefine.kernel.state.packages import packages
 from nbrefine.notebook import load
 from nbrefine.notebook.cells import turn_ids
+from nbrefine.notebook.chapter import checks_id
+from nbrefine.notebook.ending import ANSWER_CHECKS, answer_checks
+from nbrefine.notebook.steps import steps_of
 from nbrefine.notebook.wording import runnable
 from nbrefine.outputs import CellResult
-from nbrefine.values import Episode, KernelInfo, Turn
+from nbrefine.postconditions import tests_of
+from nbrefine.rewards.tests import run_tests
+from nbrefine.values import CaseResult, Episode, KernelInfo, Turn
 
 TIMEOUT = 120.0
 """Seconds that an accepted cell may run where the record does not say."""
+
+CHECK_TIMEOUT = 10.0
+"""Seconds that a check may run where the record does not say."""
 
 SHOWN = 10
 """Names that one sentence lists."""
@@ -36,10 +49,12 @@ SHOWN = 10
 SETUP = "ep-setup"
 """Id of the setup cell in an episode notebook."""
 
-Verdict = Literal["same", "same names", "differs", "failed", "no digest", "not run"]
+Verdict = Literal[
+    "same", "same names", "differs", "failed", "no digest", "not run", "holds", "does not hold"
+]
 """How a step went: its state is the recorded one; it has the same names and other values, and the
-episode had no seed; it is another; the cell did not run to its end; it did, and there is no
-recorded state; or an earlier cell had failed."""
+episode had no seed; state or files are others; the cell did not run to its end; it did, and there
+is no recorded state; an earlier cell had failed; and of checks, whether all of them hold."""
 
 _UNSEEDED = "the episode had no seed, so values may differ by chance"
 
@@ -66,12 +81,12 @@ class StepReplay:
     """Its id in the episode notebook."""
     verdict: Verdict
     details: tuple[str, ...] = ()
-    """Why it failed, or how the state differs, a sentence each."""
+    """Why it failed, how state and files differ, or which checks do not hold, a sentence each."""
     result: CellResult | None = None
-    """None where it was not run."""
+    """None where it was not run, and of checks."""
 
 
-_RIGHT: tuple[Verdict, ...] = ("same", "same names", "no digest")
+_RIGHT: tuple[Verdict, ...] = ("same", "same names", "no digest", "holds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +98,12 @@ class Replay:
     """Those that are not as recorded, the ones that the cells name first; () too where the
     record has none."""
     steps: tuple[StepReplay, ...]
-    """The setup, where there is one, and the accepted cells in order."""
+    """The setup, where there is one, the accepted cells in order, and the checks of a step after
+    its cell."""
 
     @property
     def ok(self) -> bool:
-        """Whether every cell ran to its end and no state differs from the recorded one.
+        """Whether every cell ran to its end, nothing differs from the record, and all checks hold.
 
         That holds too where nothing was `compared`.
         """
@@ -119,7 +135,8 @@ def replay(
     ----------
     source: an episode, or the path of its notebook or journal.
     kernel: kernelspec name; by default the recorded one's.
-    cwd: working folder; by default the notebook's, or the current one for an episode.
+    cwd: working folder; by default the one that a record names, or else the notebook's, or the
+        current one for an episode.
     timeout: seconds that a cell may run, `math.inf` for no limit; by default as long as in the
         episode, where the setup had no limit.
     on_cell: called in a worker thread with each cell's id before it runs.
@@ -136,8 +153,16 @@ def replay(
     if isinstance(source, Episode):
         episode = source
     else:
-        episode, cwd = load(source), Path(source).parent if cwd is None else cwd
+        episode = load(source)
+        cwd = _folder(episode, Path(source)) if cwd is None else cwd
     return Run(_replay(episode, kernel, cwd, timeout, on_cell)).result()
+
+
+def _folder(episode: Episode, notebook: Path) -> Path:
+    """Give the folder where an episode worked, which may be another than its notebook's."""
+    named = episode.settings.get("folder", ".")
+    folder = notebook.parent / (named if isinstance(named, str) else ".")
+    return folder if folder.is_dir() else notebook.parent
 
 
 async def _replay(
@@ -150,32 +175,124 @@ async def _replay(
     name = name or episode.kernel.name or "python3"
     async with Kernel.start(name, cwd=cwd, seed=episode.seed) as kernel:
         changed = _compare_packages(episode, await packages(kernel.core))
+        again = _Again(episode, kernel, Path(cwd or "."), given)
         steps: list[StepReplay] = []
         failed = False
-        for cell, source, turn in _cells(episode):
+        for cell in _cells(episode):
             if failed:
-                steps.append(StepReplay(cell, "not run"))
+                steps.append(StepReplay(cell.id, "not run"))
                 continue
             if on_cell is not None:
-                await call_user(on_cell, cell)
-            limit = _limit(episode, turn, given)
-            result = await kernel.run(source, timeout=limit)
-            if result.ok:
-                steps.append(await _compared(kernel, cell, result, turn, episode.seed))
-            else:
-                steps.append(StepReplay(cell, "failed", (_why(result, limit),), result))
-            failed = not result.ok
+                await call_user(on_cell, cell.id)
+            steps.append(await again.run(cell))
+            failed = steps[-1].verdict == "failed"
         return Replay(kernel.info, changed, tuple(_explained(episode, steps)))
 
 
-def _cells(episode: Episode) -> Iterator[tuple[str, str, Turn | None]]:
-    """Give what is run: id, source, and the turn, which the setup has not."""
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What is run again."""
+
+    id: str
+    source: str
+    turn: Turn | None = None
+    """None for the setup, and for checks."""
+    checks: bool = False
+
+
+def _cells(episode: Episode) -> Iterator[_Cell]:
     setup = episode.setup.source if episode.setup is not None else episode.task.setup
     if setup:
-        yield SETUP, setup, None
+        yield _Cell(SETUP, setup)
+    checks = {
+        id(step.accepted): _Cell(checks_id(step.number), tests_of(step.checks), checks=True)
+        for step in steps_of(episode)
+        if step.held is not None
+    }
     for turn, cell in zip(episode.turns, turn_ids(episode), strict=True):
         if turn.accepted and (source := runnable(turn)) is not None:
-            yield cell, source, turn
+            yield _Cell(cell, source, turn)
+        if id(turn) in checks:
+            yield checks[id(turn)]
+    if episode.solved and (asked := answer_checks(episode)):
+        yield _Cell(ANSWER_CHECKS, tests_of(asked), checks=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Runs the cells of an episode again, and compares what comes of each."""
+
+    episode: Episode
+    kernel: Kernel
+    folder: Path
+    given: float | None
+    """Seconds that the caller lets a cell run."""
+
+    async def run(self, cell: _Cell) -> StepReplay:
+        if cell.checks:
+            return await self._check(cell)
+        limit = _limit(self.episode, cell.turn, self.given)
+        result = await self.kernel.run(cell.source, timeout=limit)
+        if not result.ok:
+            return StepReplay(cell.id, "failed", (_why(result, limit),), result)
+        seed = self.episode.seed
+        step = await _compared(self.kernel, cell.id, result, cell.turn, seed)
+        artifacts = cell.turn.artifacts if cell.turn is not None else ()
+        return _with_files(step, await asyncio.to_thread(_missed, self.folder, artifacts), seed)
+
+    async def _check(self, cell: _Cell) -> StepReplay:
+        """Run checks in a branch, so that they leave nothing, or else in the session."""
+        try:
+            branch = await self.kernel.branch()
+        except KernelError:
+            return await self._tested(self.kernel, cell)
+        async with branch:
+            return await self._tested(branch, cell)
+
+    async def _tested(self, kernel: Kernel, cell: _Cell) -> StepReplay:
+        limit = self.episode.settings.get("test_timeout")
+        seconds = limit if isinstance(limit, (int, float)) and limit > 0 else CHECK_TIMEOUT
+        report = await run_tests(kernel, cell.source, timeout_per_test=seconds)
+        if report.solved and not report.problem:
+            return StepReplay(cell.id, "holds")
+        told = tuple(_unheld(case) for case in report.cases if not case.passed)
+        return StepReplay(cell.id, "does not hold", told or (report.problem,))
+
+
+def _unheld(case: CaseResult) -> str:
+    got = f"got {case.got}" if case.got else ""
+    said = "; ".join(part for part in (got, case.message) if part) or case.status
+    return f"{case.expression or case.name}: {said}"
+
+
+def _missed(folder: Path, artifacts: Sequence[Artifact]) -> list[tuple[str, bool]]:
+    """Tell how files are not what they were, and of each whether it is there."""
+    told = []
+    for each in artifacts:
+        try:
+            with (folder / each.path).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            size = (folder / each.path).stat().st_size
+        except OSError:
+            told.append((f"{each.path} was not written", False))
+            continue
+        if found != each.sha256:
+            sizes = f" ({size:,} bytes, not {each.size:,})" if size != each.size else ""
+            told.append((f"{each.path} has another content{sizes}", True))
+    return told
+
+
+def _with_files(
+    step: StepReplay, missed: Sequence[tuple[str, bool]], seed: int | None
+) -> StepReplay:
+    """Tell also how files differ, which they may by chance without a seed."""
+    if not missed:
+        return step
+    details = (*step.details, *(told for told, _ in missed))
+    if seed is None and step.verdict != "differs" and all(there for _, there in missed):
+        unseeded = () if _UNSEEDED in details else (_UNSEEDED,)
+        return replace(step, verdict="same names", details=(*details, *unseeded))
+    return replace(step, verdict="differs", details=details)
 
 
 def _limit(episode: Episode, turn: Turn | None, given: float | None) -> float | None:
@@ -242,7 +359,7 @@ def _compare_packages(episode: Episode, present: Mapping[str, str]) -> tuple[Pac
     recorded = episode.kernel.packages
     if not recorded:
         return ()
-    sources = "\n".join(source for _, source, _ in _cells(episode)).lower()
+    sources = "\n".join(cell.source for cell in _cells(episode)).lower()
     changes = [
         PackageChange(name, recorded[name], present.get(name, ""))
         for name in sorted(recorded)  # what was installed since has not been used

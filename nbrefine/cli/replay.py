@@ -95,8 +95,12 @@ def _report(replayed: Replay) -> None:
 def _verdict(replayed: Replay) -> str:
     if (first := replayed.first) is not None:
         return f"The replay is not as recorded, first at {first.cell}."
+    checked = any(step.verdict == "holds" for step in replayed.steps)
+    held = ", and all checks hold" if checked else ""
     if not replayed.compared:
-        return "Every cell ran to its end, but nothing was compared: the record has no state."
+        told = "nothing was compared: the record has no state"
+        return f"Every cell ran to its end{held}, but {told}."
+    count = replayed.compared
     if any(step.verdict == "same names" for step in replayed.steps):
-        return f"The accepted cells give the recorded names ({replayed.compared} states compared)."
-    return f"The accepted cells give the recorded state ({replayed.compared} compared)."
+        return f"The accepted cells give the recorded names ({count} states compared){held}."
+    return f"The accepted cells give the recorded state ({count} compared){held}."

@@ -407,12 +407,12 @@ def test_text_of_plans_checks_answers_and_tools_is_never_markup() -> None:
     bare = Postcondition(f"assert {NASTY!r} == ''")
     subtasks = (Subtask(NASTY, (), (check, bare)), Subtask(f"x {NASTY}", (1,)))
     call = ToolCall(NASTY, {NASTY: NASTY, "more": [NASTY]}, "", NASTY, "")
-    kinds: tuple[TurnKind, ...] = ("inspection", "plan", "answer")
+    sorts: tuple[TurnKind, ...] = ("inspection", "plan", "answer")
     verdicts: tuple[Verdict, ...] = ("solved", "failed")
     base = replace(gave_up().turns[0], reply=Reply(NASTY, tool_calls=(call,)), feedback=NASTY)
     turns = tuple(
-        replace(base, number=number, attempt=number, kind=kind, verdict=verdict)
-        for number, (kind, verdict) in enumerate(itertools.product(kinds, verdicts))
+        replace(base, number=number, attempt=number, kind=what, verdict=verdict)
+        for number, (what, verdict) in enumerate(itertools.product(sorts, verdicts))
     )
     plans = (Plan(subtasks, "model", 3), Plan(subtasks[:1], "model", 6, NASTY))
     episode = Episode(

@@ -5,7 +5,6 @@ A form tells how an answer looks; that it is right is said by checks alone, wher
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -14,9 +13,9 @@ from nbrefine.env.attempt import tested
 from nbrefine.env.looking import Folder
 from nbrefine.env.points import Point
 from nbrefine.env.session import Session
+from nbrefine.kernel.names import bind
 from nbrefine.kernel.state.namespace import Plain, plain
 from nbrefine.postconditions import tests_of
-from nbrefine.source import parse
 from nbrefine.values import Answer, AnswerForm, Artifact, Episode, Task, TestReport, Turn
 
 
@@ -45,10 +44,9 @@ def given_by(turn: Turn, form: AnswerForm) -> str | None:
 def _binds(turn: Turn, name: str) -> bool:
     if turn.change is not None and name in (*turn.change.new, *turn.change.changed):
         return True
-    # Bound to an equal value, it has not changed.
-    tree = parse(turn.code)
-    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name)) if tree else ()
-    return any(node.id == name and isinstance(node.ctx, ast.Store) for node in stored)
+    bound: dict[str, None] = {}
+    bind(bound, turn.code)  # to an equal value, it has not changed
+    return name in bound
 
 
 class Answering:
@@ -132,6 +130,9 @@ class Answering:
     ) -> Answer | str:
         there = {each.path: each for each in await self._folder.there(form.files)}
         written = {each.path for each in episode.artifacts}
+        ran = episode.accepted
+        if ran and all(turn.files is None for turn in ran):
+            written |= there.keys()  # nobody could look
         wrong = [told for path in form.files if (told := _missing(path, there, written))]
         if wrong:
             return f"{'; '.join(wrong)}."

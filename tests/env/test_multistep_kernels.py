@@ -13,7 +13,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from nbrefine.env import MultiStepEnvironment
-from nbrefine.errors import BranchRefused, InvalidTaskError, UsageError
+from nbrefine.errors import BranchRefused, InvalidTaskError, KernelError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.postconditions import holds
 from nbrefine.state import Action, State
@@ -92,6 +92,16 @@ def test_accepted_cells_run_once_in_a_kernel_that_is_not_ours(
     assert (tmp_path / "out.txt").read_text() == "x"
     assert [(artifact.path, artifact.size) for artifact in episode.artifacts] == [("out.txt", 1)]
     assert attached.run("items, total").result().text == "([1, 2, 3], 6)\n"
+
+
+def test_an_older_state_of_a_kernel_that_is_not_ours_is_not_looked_at(attached: Kernel) -> None:
+    look = Action.from_text('{"name": "inspect_variable", "arguments": {"name": "items"}}')
+    with MultiStepEnvironment(Task("t"), kernel=attached) as env:
+        start = driven(env)
+        later = env.step(start, cell("items.append(3)")).next_state
+        assert "[2] 3" in newest(env.step(later, look).next_state).feedback
+        with pytest.raises(KernelError, match="cannot go back"):
+            env.step(start, look)
 
 
 def test_variables_are_lent_by_value_and_the_lender_s_stay_as_they_are() -> None:

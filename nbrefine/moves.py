@@ -183,12 +183,13 @@ def _noted(move: Move, calls: tuple[ToolCall, ...]) -> Move:
 
 def _called(call: ToolCall, language: str) -> Move:
     """Read a call of a tool."""
+    if call.problem:
+        what = f"The arguments of {call.name}" if call.name else "Your call of a tool"
+        return _nothing(f"{what} could not be read: {call.problem}")
     tool = next((tool for tool in TOOLS if tool.name == call.name), None)
     if tool is None:
         names = ", ".join(tool.name for tool in TOOLS)
         return _nothing(f"There is no tool {call.name!r}. The tools are: {names}.")
-    if call.problem:
-        return _nothing(f"The arguments of {call.name} could not be read: {call.problem}")
     needed = tool.parameters["required"][0]
     given = call.arguments.get(needed)
     if call.name == "make_plan":

@@ -170,13 +170,20 @@ def _plan_told(episode: Episode, place: int) -> str:
     done = {turn.step for turn in past if turn.accepted}
     given_up = [number for number in range(1, kept + 1) if number not in done]
     why = f" ({one_line(plan.reason, 300).rstrip('.')})" if plan.reason else ""
-    left = f"{listed(given_up)} {'is' if len(given_up) == 1 else 'are'} given up, and " * bool(
-        given_up
-    )
-    return (
-        f"From turn {plan.since} on another plan holds{why}: {left}"
-        f"{listed(range(kept + 1, count + 1))} {'is' if count == kept + 1 else 'are'} new."
-    )
+    parts = [
+        f"{listed(given_up)} {_is(given_up)} given up" if given_up else "",
+        f"{listed(new)} {_is(new)} new" if (new := range(kept + 1, count + 1)) else "",
+    ]
+    goals_now = {subtask.goal for subtask in plan.subtasks}
+    before = [subtask.goal for subtask in episode.plans[place - 1].subtasks[kept:]]
+    dropped = [one_line(goal, GOAL) for goal in before if goal not in goals_now]
+    left_out = f"; no longer planned: {', '.join(dropped)}" if dropped else ""
+    told = ", and ".join(part for part in parts if part)
+    return f"From turn {plan.since} on another plan holds{why}: {told}{left_out}."
+
+
+def _is(numbers: Sequence[int]) -> str:
+    return "is" if len(numbers) == 1 else "are"
 
 
 def made_at(episode: Episode, turn: Turn) -> Plan | None:

@@ -245,7 +245,7 @@ def test_another_plan_is_told_where_it_was_made_and_in_the_summary() -> None:
     episode = gave_up()
     told = (
         "From turn 6 on another plan holds (Step 1 has had 2 attempts of 2): step 1 is given up, "
-        "and steps 2, 3 and 4 are new."
+        "and steps 2, 3 and 4 are new; no longer planned: Draw a plot."
     )
     assert told in _source(episode, "ep-summary")
     made = _source(episode, "s01-a05")

@@ -63,7 +63,7 @@ def test_another_plan_and_what_came_of_the_steps_are_told() -> None:
         "I have no plan.",
         "Turn 5: the model made a plan",
         "From turn 6 on another plan holds (Step 1 has had 2 attempts of 2): step 1 is given up,"
-        " and steps 2, 3 and 4 are new.",
+        " and steps 2, 3 and 4 are new; no longer planned: Draw a plot.",
         "Step 2: Count the rows by hand",
         "Result",
         "Step 1: Count the rows given up for another plan",

@@ -15,6 +15,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+_INTERRUPT = 3  # where a captured state has the handler of SIGINT
+
 
 class Surroundings:
     """A context in which the tests' surroundings hold, and the session's do again after it."""
@@ -33,6 +35,8 @@ class Surroundings:
 
     def __exit__(self, *error: object) -> None:
         self._ours = _capture()
+        if self._ours[_INTERRUPT] == self._session[_INTERRUPT]:
+            self._ours[_INTERRUPT] = None  # the kernel's own, which for what awaits is another
         _restore(self._session)
         self._shell.__dict__.pop("ask_exit", None)
 

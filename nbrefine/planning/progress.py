@@ -114,8 +114,11 @@ def _blocked(
 
 
 def _exhausted(turns: Sequence[Turn], limits: StepLimits, rules: StopRule) -> str:
-    """Say which limit of a step is used up; turns that are about the plan use up none."""
-    spent = [turn for turn in turns if turn.kind != "plan"]
+    """Say which limit of a step is used up.
+
+    Turns that are about the plan use up none, nor do those that the host did not let be judged.
+    """
+    spent = [turn for turn in turns if turn.kind != "plan" and turn.verdict != "infra-error"]
     if not spent:
         return ""
     step = f"Step {spent[-1].step} has"

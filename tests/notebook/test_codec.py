@@ -15,21 +15,29 @@ from hypothesis import strategies as st
 
 from nbrefine import notebook
 from nbrefine.bindings import Binding, NameChange, NameDigest, StateChange, StateDigest
+from nbrefine.files import Artifact
 from nbrefine.notebook import codec, document
 from nbrefine.outputs import CellResult, Cut, Death, Display, Failure, Stream, Timing
 from nbrefine.values import (
+    Answer,
+    AnswerForm,
     CaseResult,
     Episode,
     Extraction,
+    Image,
     KernelInfo,
     Message,
+    Plan,
+    Postcondition,
     Reply,
     RewardType,
     Signal,
     SignalBundle,
     Stop,
+    Subtask,
     Task,
     TestReport,
+    ToolCall,
     Turn,
 )
 
@@ -113,15 +121,49 @@ CHANGE = StateChange(
     sharing=True,
     partly=("gen",),
 )
+IMAGES = st.builds(Image, st.sampled_from(["image/png"]), TEXT)
+CALLS = st.builds(ToolCall, TEXT, OBJECT, TEXT, TEXT, TEXT)
+ARTIFACTS = st.lists(st.builds(Artifact, TEXT, WHOLE, TEXT), max_size=2).map(tuple)
+CHECKS = st.lists(
+    st.builds(Postcondition, TEXT, TEXT, st.sampled_from(["task", "model"])), max_size=2
+).map(tuple)
+SUBTASKS = st.lists(
+    st.builds(Subtask, TEXT, st.lists(st.integers(1, 3), max_size=2).map(tuple), CHECKS), max_size=3
+).map(tuple)
+PLANS = st.lists(
+    st.builds(Plan, SUBTASKS, st.sampled_from(["task", "model"]), st.integers(1, 4), TEXT),
+    max_size=2,
+).map(tuple)
+FORMS = st.builds(
+    AnswerForm,
+    st.sampled_from(["text", "fields", "value", "files"]),
+    fields=st.lists(TEXT, max_size=2).map(tuple),
+    postconditions=CHECKS,
+)
+ANSWERS = st.builds(Answer, TEXT, st.none() | OBJECT | REAL, ARTIFACTS, WHOLE)
 TURNS = st.builds(
     Turn,
-    number=WHOLE,
+    number=st.integers(1, 4) | WHOLE,
+    kind=st.sampled_from(["attempt", "attempt", "inspection", "plan", "answer"]),
     step=st.integers(1, 3),
     attempt=st.integers(1, 3),
     messages=st.lists(
-        st.builds(Message, st.sampled_from(["system", "user"]), TEXT), max_size=4
+        st.builds(
+            Message,
+            st.sampled_from(["system", "user"]),
+            TEXT,
+            st.lists(IMAGES, max_size=1).map(tuple),
+        ),
+        max_size=4,
     ).map(tuple),
-    reply=st.none() | st.builds(Reply, TEXT, reasoning=TEXT, seconds=REAL),
+    reply=st.none()
+    | st.builds(
+        Reply,
+        TEXT,
+        reasoning=TEXT,
+        seconds=REAL,
+        tool_calls=st.lists(CALLS, max_size=2).map(tuple),
+    ),
     extraction=st.builds(Extraction, st.sampled_from(["found", "no-code"]), TEXT, TEXT, TEXT),
     result=st.none() | RESULTS,
     tests=st.none() | REPORTS,
@@ -131,10 +173,18 @@ TURNS = st.builds(
     isolation_reason=TEXT,
     digest=st.sampled_from([None, DIGEST, StateDigest("")]),
     change=st.sampled_from([None, CHANGE, StateChange()]),
+    verdict=st.sampled_from(["solved", "failed"]),
     seconds=REAL,
 )
+HELD = REPORTS | st.just(TestReport((CaseResult("test_1", "passed"),)))
 ACCEPTED = st.builds(
-    lambda turn, result: replace(turn, accepted=True, result=result), TURNS, RESULTS
+    lambda turn, result, tests, artifacts: replace(
+        turn, kind="attempt", accepted=True, result=result, tests=tests, artifacts=artifacts
+    ),
+    TURNS,
+    RESULTS,
+    st.none() | HELD,
+    ARTIFACTS,
 )
 EPISODES = st.builds(
     Episode,
@@ -146,8 +196,12 @@ EPISODES = st.builds(
         hidden_tests=TEXT,
         reference=TEXT,
         metadata=OBJECT,
+        subtasks=SUBTASKS,
+        answer=st.none() | FORMS,
     ),
     id=TEXT,
+    plans=PLANS,
+    answer=st.none() | ANSWERS,
     turns=st.lists(TURNS | ACCEPTED, max_size=4).map(tuple),
     stop=st.none() | st.builds(Stop, st.sampled_from(["solved", "max-turns"]), TEXT),
     kernel=st.builds(KernelInfo, TEXT, TEXT, st.sampled_from(["python", "bash", ""]), TEXT),

@@ -209,10 +209,55 @@ def test_what_was_seen_in_a_step_stays_until_its_end() -> None:
     assert "df: 3 rows" not in told(look, turn(2, code="f()", accepted=True))
 
 
-def test_what_was_said_of_an_accepted_cell_is_told_once() -> None:
-    wrong = turn(1, code="f()", accepted=True, feedback="The answer was not taken: no number.")
-    assert "The answer was not taken: no number." in told(wrong)
-    assert "was not taken" not in told(wrong, turn(2, 2, code="g()", accepted=True))
+def wrong(number: int, **more: Any) -> Turn:
+    return turn(number, number, accepted=True, feedback="Not taken: no number.", **more)
+
+
+def test_a_cell_whose_answer_was_not_taken_stands_at_the_end() -> None:
+    text = told(turn(1, code="a = 1", accepted=True), wrong(2, code="f()", said="@a[x]\n"))
+    assert text.endswith(
+        "Your last cell:\n```python\nf()\n```\n<output>\n@a[x]\n</output>\n\n"
+        "Not taken: no number.\n\n"
+        "Write another cell that mends this. What the cells so far have made is there."
+    )
+    assert text.count("f()") == 1
+    assert "a = 1" in text
+
+
+def test_it_is_told_once() -> None:
+    text = told(wrong(1, code="f()"), turn(2, 2, code="g()", accepted=True))
+    assert "Not taken" not in text
+    assert "Cell 1\n```python\nf()" in text
+
+
+def test_a_cell_that_was_repeated_is_not_shown_again() -> None:
+    text = told(wrong(1, code="f()"), wrong(2, code="f() # once more"))
+    assert "f()" not in text
+    assert text.endswith(
+        "Not taken: no number.\n\n"
+        "The same cell was run 2 times and gave the same. Write another one."
+    )
+    quiet = told(*(turn(n, n, code="g()", accepted=True) for n in (1, 2, 3)))
+    assert quiet.count("g()") == 1
+    assert quiet.endswith("The same cell was run 3 times and gave the same. Write another one.")
+
+
+def test_what_is_amiss_with_an_answer_is_told_before_the_next_step_of_a_plan() -> None:
+    early = turn(1, code="f()", accepted=True, feedback="It comes too early.")
+    text = told(early, plans=(PLAN,))
+    assert "Step 1: Load prices.csv into df\n```python\nf()" in text
+    assert text.endswith("It comes too early.")
+
+
+def test_a_step_that_was_given_up_asks_for_nothing_more() -> None:
+    plan = Plan((Subtask("One"), Subtask("Two")))
+    failed = turn(1, code="f()", feedback="The code failed.")
+    standing = progress(
+        (plan,), [failed], limits=StepLimits(), rules=StopRule(), max_replans=0, given_up=(1,)
+    )
+    text = brief(GOAL, (plan,), [failed], standing, Seen())[1].content
+    assert "f()" not in text
+    assert "The code failed." not in text
 
 
 def test_escalation_hides_the_code_that_was_repeated() -> None:

@@ -108,13 +108,20 @@ def _value_problem(name: str, value: str, told: str) -> str:
     if _unfilled(value):
         return f'`{name}` is {shown}, not a value: put an f before the quotes, as in print(f"…").'
     if asked.choices and plain(value) not in map(plain, asked.choices):
-        choices = ", ".join(map(repr, asked.choices))
-        return f"`{name}` is {shown!r}, but must be one of {choices}."
+        choices = " or ".join(map(repr, asked.choices))
+        return f"`{name}` is {shown!r}, but must be {choices}.{_choosing(name, value, asked)}"
     if asked.number and not _is_number(value):
         return f"`{name}` is {shown!r}, but must be a number."
     if asked.explained and value == asked.placeholder:
         return f"`{name}` is {shown!r}, which only stands for the value. Put the value there."
     return ""
+
+
+def _choosing(name: str, value: str, asked: Asked) -> str:
+    """Show how a truth value becomes one of two choices."""
+    if len(asked.choices) != 2 or plain(value) not in ("true", "false") or not name.isidentifier():
+        return ""
+    return f" Choose it with an if: {name} = {' if … else '.join(map(repr, asked.choices))}"
 
 
 def _unfilled(value: str) -> bool:

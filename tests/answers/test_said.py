@@ -105,7 +105,10 @@ def test_braces_in_a_value_are_no_such_place(value: str) -> None:
 
 def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
     form = fields('@a[x] where "x" is either "yes" or "no".')
-    assert problem("@a[True]", form) == "`a` is 'True', but must be one of 'yes', 'no'."
+    assert problem("@a[3]", form) == "`a` is '3', but must be 'yes' or 'no'."
+    assert problem("@a[True]", form) == (
+        "`a` is 'True', but must be 'yes' or 'no'. Choose it with an if: a = 'yes' if … else 'no'"
+    )
     assert problem('@a["Yes"]', form) == ""
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nbrefine.answers import described
+from nbrefine.briefing.past import earlier, newest, shortened
 from nbrefine.planning import Progress
-from nbrefine.prompts import ASK, ASK_BLOCK, escalation, feedback, fence_output, fill
+from nbrefine.prompts import fence_output, fill
 from nbrefine.source import fenced
-from nbrefine.stopping import sightings
 from nbrefine.values import Image, Message, Plan, Postcondition, Subtask, Task, Turn
 
 LIMIT = 12_000
@@ -22,9 +22,6 @@ LIMIT = 12_000
 
 LEAST = 800
 """Characters of the last feedback that are shown in any case."""
-
-SHORT = 600
-"""Characters shown of what an earlier step has printed."""
 
 WRITES = (
     "You write {language} for a live Jupyter notebook. "
@@ -56,11 +53,6 @@ CALL_PLAN = (
     "Break the goal into 2 to 6 steps, each small enough for one cell, and call make_plan. "
     "Name the variables and files that a step makes."
 )
-
-
-CALL_AGAIN = "Correct the code and call run_cell with all of it."
-
-CALL_ONE = "Call exactly one tool."
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,73 +100,27 @@ def brief(
     """
     system = CALLS if tools else PLANS if wants == "plan" else WRITES
     before = [*_goal(task, language), _plan(plans, now)]
-    after = [*_seen(seen), _aim(task, plans, now, wants), _last_word(turns, now)]
+    after = [*_seen(seen), _aim(task, plans, now, wants)]
     request = _request(
-        task, plans, now, wants=wants, may_plan=may_plan, tools=tools, language=language
+        task,
+        plans,
+        now,
+        wants=wants,
+        may_plan=may_plan and not turns,  # later on it would only be in the way
+        tools=tools,
+        language=language,
     )
-    tried = "" if escalated else _tried(now, language)
-    told = _told(now, wants, tools=tools, language=language)
-    note = escalation(sightings(now.turns)) if escalated else ""
-    room = limit - sum(map(len, (system, *before, *after, request, tried, note)))
-    told = _shortened(told, max(room, LEAST))
-    earlier = _earlier(turns, now, plans, room - len(told), language)
-    end = [tried, told, note]
-    parts = [*before, earlier, *after, *([*end, request] if wants == "plan" else [request, *end])]
+    new = newest(turns, now, wants=wants, tools=tools, escalated=escalated, language=language)
+    room = limit - sum(map(len, (system, *before, *after, request, new.code, new.note)))
+    told = shortened(new.told, max(room, LEAST))
+    cells = [turn for turn in turns if turn.accepted and turn not in new.covered]
+    done = earlier(cells, plans, room=room - len(told), language=language)
+    end = [new.code, told, new.note]
+    parts = [*before, done, *after, *([*end, request] if wants == "plan" else [request, *end])]
     content = "\n\n".join(part for part in parts if part)
     return (
         Message("system", _spoken(system, language)),
         Message("user", content, seen.images),
-    )
-
-
-def turn_feedback(
-    turn: Turn,
-    *,
-    told: str = "",
-    seen: str = "",
-    note: str = "",
-    hint: str = "",
-    undone: str = "",
-    language: str = "python",
-) -> str:
-    """Say what came of a turn, as the model is told it; "" where its cell simply ran well.
-
-    Parameters
-    ----------
-    turn: all that is known of it but its feedback.
-    told: of an inspection what was looked at, in one line; of a plan or an answer why it was
-        refused; of an attempt why nothing was run, or what is amiss with the answer that an
-        accepted cell gave.
-    seen: of an inspection what was seen, which is data.
-    note: what of the reply was not carried out; see `nbrefine.moves`.
-    hint: of a rejected attempt, names that were looked up in vain; see `nbrefine.hints`.
-    undone: the variables that a rejected attempt had made.
-    language: the kernel's.
-    """
-    if turn.kind == "inspection":
-        parts = [told, fence_output(seen, name="seen") if seen else ""]
-    elif turn.kind == "plan":
-        parts = [f"The plan cannot be followed. {told}" if told else ""]
-    elif turn.kind == "answer":
-        parts = [f"The answer was not taken. {told}" if told else ""]
-    elif turn.accepted:
-        parts = [told]
-    elif turn.result is None and told:
-        parts = [f"Nothing was run. {told}"]
-    else:
-        parts = [_of_attempt(turn, "\n".join(filter(None, (hint, told))), undone, language)]
-    return "\n\n".join(part for part in (*parts, note) if part)
-
-
-def _of_attempt(turn: Turn, hint: str, undone: str, language: str) -> str:
-    return feedback(
-        turn.extraction,
-        result=turn.result,
-        tests=turn.tests,
-        reply=turn.reply,
-        hint=hint,
-        undone=undone,
-        language=language,
     )
 
 
@@ -248,13 +194,6 @@ def _check(condition: Postcondition) -> str:
     return f"- {condition.told or condition.source}"
 
 
-def _last_word(turns: Sequence[Turn], now: Progress) -> str:
-    """Give what is to be told of the newest turn where that has ended its step."""
-    if not turns or turns[-1] in now.turns:
-        return ""
-    return turns[-1].feedback
-
-
 def _request(
     task: Task,
     plans: Sequence[Plan],
@@ -290,89 +229,3 @@ def _last(plans: Sequence[Plan], now: Progress) -> bool:
         return True
     over = {*now.done, *now.given_up, *now.blocked, now.step}
     return len(over) >= len(plans[-1].subtasks)
-
-
-def _tried(now: Progress, language: str) -> str:
-    """Show the current code of the step, after what became of the attempts before it."""
-    coded = [turn for turn in now.turns if turn.code]
-    if not coded:
-        return ""
-    newest = coded[-1].feedback.partition("\n")[0]
-    before = dict.fromkeys(turn.feedback.partition("\n")[0] for turn in coded[:-1])
-    lines = [f"- {line}" for line in before if line not in ("", newest)]
-    earlier = "\n".join(["Earlier attempts at this:", *lines]) + "\n\n" if lines else ""
-    return f"{earlier}Your current code:\n{fenced(coded[-1].code, language.lower())}"
-
-
-def _told(now: Progress, wants: Literal["act", "plan"], *, tools: bool, language: str) -> str:
-    """Give the feedback on the current code and on all that came after it."""
-    at = max((at for at, turn in enumerate(now.turns) if turn.code), default=0)
-    looks = [turn for turn in now.turns[:at] if turn.kind == "inspection"]
-    # What a reply without code was told matters to the next cell alone.
-    newest = now.turns[at:] if wants == "act" else now.turns[at : at + 1]
-    text = "\n\n".join(turn.feedback for turn in (*looks, *newest) if turn.feedback)
-    if wants == "plan":
-        return text.replace(_spoken(ASK, language), "").rstrip()
-    return _calling(text, language) if tools else text
-
-
-def _calling(text: str, language: str) -> str:
-    """Ask for a call in the place of a block."""
-    for block, call in ((ASK, CALL_AGAIN), (ASK_BLOCK, CALL_ONE)):
-        text = text.replace(_spoken(block, language), call)
-    return text
-
-
-def _shortened(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    tail = limit // 3
-    gap = f"[… {len(text) - limit:,} characters left out …]"
-    return f"{text[: limit - tail]}\n{gap}\n{text[len(text) - tail :]}"
-
-
-def _earlier(
-    turns: Sequence[Turn], now: Progress, plans: Sequence[Plan], room: int, language: str
-) -> str:
-    """Show the accepted cells of earlier steps, as much of them as there is room for.
-
-    Code takes its room before output does, and new cells before old ones.
-    """
-    done = [turn for turn in turns if turn.accepted and turn.step != now.step]
-    if not done:
-        return ""
-    head = "These cells have run:"
-    room -= len(head) + 2
-    codes: dict[int, str] = {}
-    for turn in reversed(done):
-        text = f"{_title(turn, plans)}\n{fenced(turn.code, language.lower())}"
-        if len(text) + 2 > room:
-            break
-        codes[turn.number] = text
-        room -= len(text) + 2
-    shown: dict[int, str] = {}
-    for turn in reversed(done):
-        text = _printed(turn)
-        if turn.number not in codes or len(text) + 1 > room:
-            break
-        shown[turn.number] = text
-        room -= len(text) + 1
-    left_out = len(done) - len(codes)
-    first = [f"[… {left_out} earlier cells left out …]"] if left_out else []
-    cells = [
-        "\n".join(part for part in (codes[turn.number], shown.get(turn.number, "")) if part)
-        for turn in done
-        if turn.number in codes
-    ]
-    return "\n\n".join([head, *first, *cells])
-
-
-def _title(turn: Turn, plans: Sequence[Plan]) -> str:
-    subtasks = plans[-1].subtasks if plans else ()
-    goal = f": {subtasks[turn.step - 1].goal}" if turn.step <= len(subtasks) else ""
-    return f"{'Step' if goal else 'Cell'} {turn.step}{goal}"
-
-
-def _printed(turn: Turn) -> str:
-    said = turn.result.text if turn.result else ""
-    return fence_output(said, limit=SHORT) if said.strip() else "It printed nothing."

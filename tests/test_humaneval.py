@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from nbrefine.kernel import Kernel
 from nbrefine.loop import refine
-from nbrefine.values import Task
+from nbrefine.values import Episode, Task
 
 SHARDS = 10
 """Parts that the rows are dealt out to, so that workers share them evenly."""
@@ -28,6 +29,12 @@ def fenced(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
+def refined(task: Task, code: str, **settings: Any) -> Episode:
+    """Give a task's episode on a kernel of its own, which comes from this process's fork server."""
+    with Kernel.start(preload=()) as kernel:
+        return refine(task, model=[fenced(code)], kernel=kernel, **settings)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shard", range(SHARDS))
@@ -36,7 +43,7 @@ def test_every_reference_solution_of_humaneval_is_solved(shared_data: Path, shar
         task = Task(
             row["prompt"], id=row["task_id"], tests=row["test"], entry_point=row["entry_point"]
         )
-        episode = refine(task, model=[fenced(row["prompt"] + row["canonical_solution"])])
+        episode = refined(task, row["prompt"] + row["canonical_solution"])
         assert episode.solved, f"{task.id}: {episode.turns[-1].feedback}"
         assert len(episode.turns) == 1
 
@@ -54,8 +61,8 @@ def test_every_known_bug_ends_unsolved_with_its_failing_tests_named(
             tests="\n".join((row["import"], row["test_setup"], row["test"])),
             entry_point=row["entry_point"],
         )
-        code = fenced(row["declaration"] + row["buggy_solution"])
-        episode = refine(task, model=[code], max_turns=1, test_timeout=2.0)
+        code = row["declaration"] + row["buggy_solution"]
+        episode = refined(task, code, max_turns=1, test_timeout=2.0)
         turn = episode.turns[0]
         assert not episode.solved, task.id
         assert turn.tests is not None

@@ -27,8 +27,10 @@ from nbrefine.values import Episode, Task
 
 Row = dict[str, Any]
 
-TIMEOUT = 10.0
-"""Seconds for a program and its visible tests; some recorded ones run without end."""
+TIMEOUT, FLOOR, FACTOR = 4.0, 2.0, 3.0
+"""Seconds for a program and its visible tests, and what the grader gives one test at least, and of
+its reference's time.  A dozen recorded programs run without end, on which most of the time went;
+but for one task of HumanEval no other test takes more than a second."""
 
 AT_A_TIME = 4
 
@@ -98,7 +100,8 @@ def rerun(rows: Sequence[Row], shared_data: Path) -> list[Rerun]:
                 grade = await grader.grade(episode.task, episode.turns[-1].code)
                 return Rerun(rows[index], episode, grade)
 
-        async with inner, Grader(executor=executor) as grader:
+        grading = Grader(executor=executor, floor=FLOOR, factor=FACTOR)
+        async with inner, grading as grader:
             return list(await asyncio.gather(*(one(n, grader) for n in range(len(rows)))))
 
     return Run(work()).result()

@@ -38,7 +38,7 @@ from nbrefine.rewards.grader import Grader
 from nbrefine.sampling import Samples, sample, start_sampling
 from nbrefine.source import fenced
 from nbrefine.state import Action
-from nbrefine.values import Episode, Message, Reply, Sampling, Task
+from nbrefine.values import Episode, GradeNote, Message, Reply, Sampling, Task
 
 DOUBLE = Task(
     "Write double(x).",
@@ -338,15 +338,21 @@ def test_hidden_tests_count_but_never_choose(live: Kernel) -> None:
     assert [outcome.passing_but_wrong for outcome in samples.outcomes] == [True, False, False]
 
 
-def test_hidden_tests_count_without_a_grader_of_the_caller_s_too(live: Kernel) -> None:
+def test_hidden_tests_count_without_a_grader_of_the_caller_s_too(
+    live: Kernel, tmp_path: Path
+) -> None:
     codes = replies(OVERFITTED, RIGHT, WRONG)
-    samples = sample(DOUBLE, codes, 3, select="best", workers=1, kernel=live)
+    samples = sample(DOUBLE, codes, 3, select="best", workers=1, kernel=live, record=tmp_path)
     assert samples.chosen_index == 0
     assert [grade.solved if grade else None for grade in samples.grades] == [False, True, None]
     assert samples.passed == 1
     assert samples.pass_at_k(1) == pytest.approx(1 / 3)
     assert "candidate 0 was taken because it passed the visible tests" in samples.note
     assert samples.note.endswith("the grade of 1 is solved")
+    grades = [GradeNote("failed", 2, 3), GradeNote("solved", 3, 3), None]
+    assert [episode.grade for episode in samples.episodes] == grades
+    recorded = sorted(tmp_path.glob("*.ipynb"))
+    assert [load(path).grade for path in recorded] == grades
 
 
 def test_the_first_that_passes_what_is_visible_is_taken_and_a_note_tells_of_its_grade(

@@ -84,18 +84,25 @@ class LiveEnvironment(Environment):
     async def _begin_session(self, seed: int | None) -> Session:
         """Begin the session of another episode."""
         await self._end_session()
-        self._session = session = await Session.open(
-            self._kernel_spec,
-            seed=seed,
-            cwd=self._cwd,
-            limits=self._limits,
+        kernel = self._kernel_spec
+        ours = isinstance(kernel, str)
+        if isinstance(kernel, str):
+            kernel = await Kernel.start(
+                kernel,
+                seed=seed,
+                cwd=self._cwd,
+                limits=self._limits,
+                workspace=self._workspace,
+                ignore=self._ignore,
+            )
+        self._session = Session(
+            kernel,
+            ours=ours,
             policy=self._isolation,
             limit=self._rebuild_limit,
             confirm=self._confirm,
-            workspace=self._workspace,
-            ignore=self._ignore,
         )
-        return session
+        return self._session
 
     def _session_of(self, state: State) -> Session:
         session = self._session

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from nbrefine._portal import call_user
@@ -27,11 +26,10 @@ from nbrefine.errors import (
     RunStopped,
 )
 from nbrefine.files import FileChanges
-from nbrefine.kernel import Kernel, OutputLimits
+from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import copy
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.kernel.state.packages import packages
-from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.outputs import CellResult
 from nbrefine.values import Isolation, KernelInfo
 
@@ -79,27 +77,6 @@ class Session:
         self._lock = asyncio.Lock()
         self._parting: set[asyncio.Task[None]] = set()
         self._refused: str | None = None
-
-    @classmethod
-    async def open(
-        cls,
-        kernel: Kernel | str,
-        *,
-        seed: int | None,
-        cwd: str | Path | None,
-        limits: OutputLimits,
-        policy: IsolationPolicy,
-        limit: float,
-        confirm: Callable[[str], bool] | None,
-        workspace: WorkspaceMode,
-        ignore: Collection[str],
-    ) -> Session:
-        ours = isinstance(kernel, str)
-        if isinstance(kernel, str):
-            kernel = await Kernel.start(
-                kernel, seed=seed, cwd=cwd, limits=limits, workspace=workspace, ignore=ignore
-            )
-        return cls(kernel, ours=ours, policy=policy, limit=limit, confirm=confirm)
 
     @property
     def language(self) -> str:

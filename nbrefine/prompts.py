@@ -115,7 +115,7 @@ def feedback(
         traceback = fold_traceback(result.error)
         parts.append(fence_output(traceback, name="traceback", limit=limit))
     if tests is not None:
-        parts.append(_tests(tests))
+        parts.append(told_tests(tests))
     said = replace(result, outputs=tuple(o for o in result.outputs if o.kind != "error")).text
     if said.strip():
         parts.append(fence_output(said, limit=limit))
@@ -176,7 +176,8 @@ def _state(state: str) -> str:
     return f"Variables in the notebook:\n{fence_output(state, name='variables')}"
 
 
-def _tests(report: TestReport) -> str:
+def told_tests(report: TestReport) -> str:
+    """Tell how many tests passed, and of those that did not, what came and what was expected."""
     if not report.cases:
         return report.problem
     if all(case.status == "not-run" for case in report.cases):

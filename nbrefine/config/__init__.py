@@ -22,6 +22,7 @@ from nbrefine.config.run import RunConfig
 if TYPE_CHECKING:
     from nbrefine.config.backends import BackendFactory
     from nbrefine.config.factories import EnvironmentFactory
+    from nbrefine.config.solving import SolveConfig
 
 __all__ = [
     "BackendFactory",
@@ -36,13 +37,18 @@ __all__ = [
     "JudgeConfig",
     "ModelConfig",
     "RunConfig",
+    "SolveConfig",
     "read_text",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the factories, and with them every kind of environment, when they are first used."""
-    homes = {"BackendFactory": "backends", "EnvironmentFactory": "factories"}
+    """Load what brings every kind of environment with it when it is first used."""
+    homes = {
+        "BackendFactory": "backends",
+        "EnvironmentFactory": "factories",
+        "SolveConfig": "solving",
+    }
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{homes[name]}"), name)

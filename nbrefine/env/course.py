@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,6 +87,12 @@ def unmet(episode: Episode) -> tuple[int, ...]:
     return tuple(turn.step for turn in episode.accepted if turn.verdict != "solved")
 
 
+def not_held(steps: Sequence[int]) -> str:
+    """Say of which steps not all checks held."""
+    listed = f"step{'s' if len(steps) != 1 else ''} {', '.join(map(str, steps))}"
+    return f"not all checks of {listed} held; the best attempt was kept there"
+
+
 def gave_up(episode: Episode, now: Progress, given_up: Collection[int]) -> Stop:
     """Say what was given up, and how far the best attempt at it had come."""
     parts = [_told(episode, number) for number in sorted(given_up)]
@@ -123,10 +129,7 @@ def _passed(turn: Turn) -> str:
 def all_done(episode: Episode) -> Stop:
     """End an episode of which all subtasks are done and no answer is asked."""
     if steps := unmet(episode):
-        listed = ", ".join(map(str, steps))
-        return Stop(
-            "gave-up", f"not all checks of step {listed} held; the best attempt was kept there"
-        )
+        return Stop("gave-up", not_held(steps))
     last = [turn for turn in episode.accepted if turn.tests is not None]
     checks = sum(turn.tests.total for turn in last if turn.tests is not None)
     steps_done = len({turn.step for turn in episode.accepted})

@@ -10,7 +10,7 @@ from nbrefine.env.answering import Answering, Judged, given_by
 from nbrefine.env.approval import Approve, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
 from nbrefine.env.cells import hint_for, ran, stale_in, undone_by, without_rebuilt
-from nbrefine.env.course import Wants, pending
+from nbrefine.env.course import Wants, not_held, pending, unmet
 from nbrefine.env.looking import Folder, told_pictures, variable
 from nbrefine.env.looking import Seen as Looked
 from nbrefine.env.points import Point
@@ -21,6 +21,7 @@ from nbrefine.kernel.state.namespace import describe
 from nbrefine.moves import Finish, Inspect, MakePlan, Move, Nothing, ReadFile, RunCell, read_move
 from nbrefine.planning import Progress, planned
 from nbrefine.postconditions import tests_of
+from nbrefine.prompts import told_tests
 from nbrefine.state import Action
 from nbrefine.values import (
     Answer,
@@ -194,7 +195,7 @@ class Turning:
             signals=SignalBundle((Signal("answer", RewardType.OUTCOME, 1.0 if accepted else 0.0),)),
         )
         turn = self._fed_back(turn, _refusal(judged), move)
-        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged))
+        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged, self._episode))
 
     async def _judged(self, said: str, episode: Episode, point: Point, number: int) -> Judged:
         form = episode.task.answer
@@ -293,7 +294,7 @@ class Turning:
         told = _refusal(judged)
         told = "\n".join(part for part in (drawn, f"The answer was not taken. {told}") if part)
         turn = self._fed_back(turn, drawn if judged.answer else told, move)
-        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged))
+        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged, episode))
 
     def _fed_back(self, turn: Turn, told: str, move: Move, *, seen: str = "") -> Turn:
         text = turn_feedback(turn, told=told, seen=seen, note=move.note, language=self._language)
@@ -322,22 +323,24 @@ def _refusal(judged: Judged) -> str:
     """Say why an answer was not taken, with every check that failed; "" where it was."""
     if judged.answer is not None:
         return ""
-    cases = judged.tests.cases if judged.tests else ()
-    failed = [case for case in cases if not case.passed]
-    lines = [f"- {case.expression or case.name}: {case.message or case.status}" for case in failed]
-    if judged.tests is not None and judged.tests.problem:
-        lines.append(judged.tests.problem)
-    return "\n".join([judged.problem, *lines])
+    checked = told_tests(judged.tests) if judged.tests is not None else ""
+    return "\n".join(part for part in (judged.problem, checked) if part)
 
 
-def _answered(judged: Judged) -> Stop | None:
+def _answered(judged: Judged, episode: Episode) -> Stop | None:
+    """End an episode whose answer was taken, and say what speaks for that."""
     if judged.answer is None:
         return None
-    report = judged.tests
-    if report is None:
-        return Stop("solved", "answered in the asked form; nothing else checks it")
-    checks = f"{report.passed} check{'s' if report.passed != 1 else ''}"
-    return Stop("solved", f"answered in the asked form; {checks} of it held")
+    answered = "answered in the asked form"
+    if steps := unmet(episode):
+        return Stop("gave-up", f"{answered}, but {not_held(steps)}")
+    told = "nothing else checks it"
+    if (report := judged.tests) is not None:
+        told = f"{report.passed} check{'s' if report.passed != 1 else ''} of it held"
+    elif checks := sum(turn.tests.total for turn in episode.accepted if turn.tests is not None):
+        held = f"{checks} check{'s' if checks != 1 else ''} of its steps held"
+        told = f"{held}, and nothing checks the answer itself"
+    return Stop("solved", f"{answered}; {told}")
 
 
 def _variables(done: Attempt, before: str = "") -> str:

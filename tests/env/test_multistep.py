@@ -19,6 +19,7 @@ from nbrefine.values import (
     Episode,
     Postcondition,
     Reply,
+    Stop,
     Subtask,
     Task,
     Tool,
@@ -267,6 +268,32 @@ def test_the_best_attempt_is_adopted_where_that_was_asked_for_and_never_called_s
     assert (episode.stop.reason, "step 1" in episode.stop.detail) == ("gave-up", True)
 
 
+def test_an_answer_says_what_speaks_for_it_and_solves_nothing_where_a_step_is_not_done(
+    kernel: Kernel,
+) -> None:
+    task = Task("Do it", subtasks=TWO[:1], answer=AnswerForm())
+    with MultiStepEnvironment(
+        task,
+        kernel=kernel,
+        limits_per_step=StepLimits(attempts=1),
+        max_replans=0,
+        accept_best=True,
+    ) as env:
+        good = driven(env, cell("rows = [1, 2, 3]\nprint('ANSWER: three')"))
+        bad = driven(env, cell("rows = [1]\nprint('one row')"), text("ANSWER: one"))
+    assert episode_of(good).stop == Stop(
+        "solved",
+        "answered in the asked form; 1 check of its steps held, "
+        "and nothing checks the answer itself",
+    )
+    assert episode_of(bad).stop == Stop(
+        "gave-up",
+        "answered in the asked form, but not all checks of step 1 held; "
+        "the best attempt was kept there",
+    )
+    assert episode_of(bad).answer is not None
+
+
 def test_limits_of_tokens_and_turns_end_a_step_and_the_episode(kernel: Kernel) -> None:
     from nbrefine.values import Usage
 
@@ -313,7 +340,7 @@ def test_a_value_is_read_where_a_cell_binds_it_and_its_checks_hold(kernel: Kerne
         state = driven(env, cell("answer = 40"))
         assert newest(state).accepted
         assert "not taken" in newest(state).feedback
-        assert "0 <= answer <= 1" in newest(state).feedback
+        assert "0 <= answer <= 1\n  got: 40" in newest(state).feedback
         state = env.step(state, cell("answer = 0.4")).next_state
     episode = episode_of(state)
     assert episode.answer is not None

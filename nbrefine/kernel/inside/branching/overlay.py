@@ -305,8 +305,9 @@ def _programs(folder: str) -> list[Hazard]:
                 continue
             here = os.readlink(f"/proc/{name}/cwd")
             within = _is_below(here, folder) or bool(_open_files(folder, name))
-            # A fork of this process, such as its checkpoint, looks like it.
-            if within and (other := _command(name)) != command:
+            # A fork of this process, such as its checkpoint, looks like it, and one that is
+            # ending has no command any more.
+            if within and (other := _command(name)) not in (command, b""):
                 text = other.replace(b"\0", b" ").decode(errors="replace").strip()
                 told = f"process {name} ({text[:60]}) goes on in the overlay that ends"
                 found.append(_hazard("process", told))

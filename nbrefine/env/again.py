@@ -13,6 +13,7 @@ from pathlib import Path
 from nbrefine.errors import KernelError
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import copy
+from nbrefine.kernel.helper import ask
 from nbrefine.kernel.workspace.folders import Snapshot, compare, scan
 
 _AGAIN = 60.0
@@ -49,7 +50,11 @@ async def run_again(kernel: Kernel, cells: Named, seconds: float) -> None:
 
 
 async def run_without_files(
-    kernel: Kernel, cells: Named, seconds: float, keep: Collection[str]
+    kernel: Kernel,
+    cells: Named,
+    seconds: float,
+    keep: Collection[str],
+    made: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Run cells once more, and throw away what they do to the working folder.
 
@@ -58,12 +63,14 @@ async def run_without_files(
     Parameters
     ----------
     keep: paths relative to the working folder of the files that are put back.
+    made: paths of what was not there when the cells first ran, nor is it in an overlay.
 
     Gives what has changed in the folder all the same, a sentence each.
     """
     branch = await _overlaid(kernel)
     if branch is not None:
         async with branch:
+            await _remove(branch, made)
             await run_again(branch, cells, seconds)
             await _flush(branch)
             assert branch.core.layer is not None
@@ -72,6 +79,7 @@ async def run_without_files(
             return files.problems if files else ()
     with tempfile.TemporaryDirectory(prefix="nbrefine-kept-") as away:
         folder = kernel.core.lineage.folder
+        # Nothing is removed here: a kill would leave it so.
         kept = await asyncio.to_thread(_Kept, folder, Path(away), keep)
         try:
             await run_again(kernel, cells, seconds)
@@ -91,6 +99,14 @@ async def _overlaid(kernel: Kernel) -> Kernel | None:
         return branch
     await branch.aclose()
     return None
+
+
+async def _remove(kernel: Kernel, paths: Collection[str]) -> None:
+    """Remove files from the working folder as a kernel sees it."""
+    folder = kernel.core.lineage.folder
+    if paths and folder is not None and kernel.info.language == "python":
+        # What is in a folder goes before it.
+        await ask(kernel.core, "folder", "remove", str(folder), sorted(paths, reverse=True))
 
 
 async def _flush(kernel: Kernel) -> None:

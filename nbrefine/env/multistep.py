@@ -28,6 +28,7 @@ from nbrefine.env.resumption import bring_to
 from nbrefine.env.session import IsolationPolicy, Session
 from nbrefine.env.turning import Turned, Turning
 from nbrefine.env.turns import refuse_ended
+from nbrefine.env.undo import Undo
 from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.state.namespace import describe
@@ -107,6 +108,7 @@ class MultiStepEnvironment(LiveEnvironment):
     rules: when repeats call for another approach, and when they end a step.
     timeout, test_timeout, isolation, rebuild_limit, confirm, workspace, ignore, cwd, limits: see
         `NotebookEnvironment`; `test_timeout` holds for each check.
+    undo: keeps the files that an accepted cell changes, until whoever records its turn settles it.
 
     Raises
     ------
@@ -137,6 +139,7 @@ class MultiStepEnvironment(LiveEnvironment):
         ignore: Collection[str] = (),
         cwd: str | Path | None = None,
         limits: OutputLimits | None = None,
+        undo: Undo | None = None,
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -173,6 +176,7 @@ class MultiStepEnvironment(LiveEnvironment):
         self._tools = style == "tools"
         self._images = images
         self._approve = approve
+        self._undo = undo
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -204,6 +208,7 @@ class MultiStepEnvironment(LiveEnvironment):
         task = self.tasks[index] if earlier is None else _answered(recordable(earlier.task))
         seed = seed if earlier is None else earlier.seed
         session = await self._begin_session(seed)
+        session.undo = self._undo
         check_steps(task, session.language)
         plan = first_plan(task)
         lent = await self._borrow(session)
@@ -222,6 +227,8 @@ class MultiStepEnvironment(LiveEnvironment):
         else:
             episode = replace(earlier, task=task, stop=None, answer=None)
             differences = await bring_to(session, self._folder(task), episode)
+            told = {**episode.settings, "differences": list(differences)}
+            episode = replace(episode, settings=told)
         point = session.here
         seen = await session.look(point)
         await session.prepare()
@@ -309,7 +316,7 @@ class MultiStepEnvironment(LiveEnvironment):
             at = adopted or replace(at, given_up=at.given_up | {now.step}, missed=0)
             if adopted is None and now.subtask is None:
                 now = self._course.now(at.episode, at.given_up)
-                stop = gave_up(at.episode, now, at.given_up)
+                stop = gave_up(at.episode, now)
                 at = replace(at, episode=replace(at.episode, stop=stop))
         if at.episode.stop is None and len(at.episode.turns) >= self.max_turns:
             stop = Stop("max-turns", f"the limit of turns ({self.max_turns}) was reached")
@@ -320,8 +327,8 @@ class MultiStepEnvironment(LiveEnvironment):
         """End an episode of which no subtask is left, or say what does not hold yet."""
         assert self._session is not None
         episode, task = at.episode, at.episode.task
-        if at.given_up or now.blocked:
-            return replace(at, episode=replace(episode, stop=gave_up(episode, now, at.given_up)))
+        if now.given_up or now.blocked:  # what was planned anew since is not
+            return replace(at, episode=replace(episode, stop=gave_up(episode, now)))
         newest = episode.turns[-1] if episode.turns else None
         if task.answer is not None or (task.tests and newest and not newest.accepted):
             return at

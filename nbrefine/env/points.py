@@ -6,7 +6,7 @@ A point is a state of the session that attempts begin from; a place is where one
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -38,6 +38,8 @@ class Point:
     def __init__(self, accepted: tuple[str, ...], seconds: float) -> None:
         self.accepted = accepted
         self.seconds = seconds
+        self.files: Mapping[str, str] = {}
+        """What was first done to each file of the working folder, as far as that was held back."""
         self.seen: Snapshot | None = None
         """What the namespace holds there, once somebody has looked."""
         self.copy: Copy | None = None
@@ -46,6 +48,16 @@ class Point:
         self.holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         """What the states that are at this point have of it."""
         self._finalizer: weakref.finalize[..., Point] | None = None
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Name what was not there in the working folder before the accepted cells."""
+        return tuple(path for path, action in self.files.items() if action == "created")
+
+    def goes_on_from(self, earlier: Point, files: FileChanges | None) -> None:
+        """Take in what the cell after an earlier point has changed."""
+        found = {change.path: change.action for change in files.changes} if files else {}
+        self.files = {**found, **earlier.files}
 
     def keep(self, copy: Copy) -> None:
         """Keep a copy of the state, held for this."""
@@ -108,11 +120,13 @@ def _release_soon(copy: Copy) -> None:
 
 
 def _close_soon(branch: Kernel) -> None:
-    async def close() -> None:
-        with suppress(KernelError):  # it ends with the session in any case
-            await branch.aclose()
+    Run(closed(branch))
 
-    Run(close())
+
+async def closed(branch: Kernel) -> None:
+    """Close a branch, which ends with the session in any case."""
+    with suppress(KernelError):
+        await branch.aclose()
 
 
 @dataclass(frozen=True, slots=True)

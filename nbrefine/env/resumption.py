@@ -25,7 +25,7 @@ async def bring_to(session: Session, folder: Folder, episode: Episode) -> tuple[
     results = [turn.result for turn in episode.accepted if turn.result is not None]
     paths = {artifact.path for artifact in episode.artifacts}
     if session.ours:
-        gone_on = await session.go_on(episode.setup, results, paths)
+        gone_on = await session.go_on(episode.setup, results, paths, _first(episode))
         return (
             *await _state(session, episode),
             *_files(episode.artifacts, await folder.there(paths)),
@@ -41,6 +41,15 @@ async def bring_to(session: Session, folder: Folder, episode: Episode) -> tuple[
         sum(result.timing.seconds for result in results),
     )
     return _files(episode.artifacts, await folder.there(paths))
+
+
+def _first(episode: Episode) -> dict[str, str]:
+    """Tell what accepted cells first did to each file."""
+    first: dict[str, str] = {}
+    for turn in episode.accepted:
+        for change in turn.files.changes if turn.files else ():
+            first.setdefault(change.path, change.action)
+    return first
 
 
 async def _state(session: Session, episode: Episode) -> tuple[str, ...]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Literal
 
 from nbrefine._portal import call_user
 from nbrefine.env.again import numbered, run_again, run_without_files
-from nbrefine.env.points import Acceptance, GoneOn, Place, Point
+from nbrefine.env.points import Acceptance, GoneOn, Place, Point, closed
+from nbrefine.env.undo import Undo, keep_before
 from nbrefine.errors import (
     BranchRefused,
     InvalidTaskError,
@@ -73,6 +74,8 @@ class Session:
         self._setup: CellResult | None = None
         self.brought = ""
         """What the session began with that no cell can make again, or ""."""
+        self.undo: Undo | None = None
+        """What keeps the files that accepted attempts change."""
         self._points: weakref.WeakSet[Point] = weakref.WeakSet()
         self._lock = asyncio.Lock()
         self._parting: set[asyncio.Task[None]] = set()
@@ -293,7 +296,11 @@ class Session:
             raise KernelError(f"The session cannot be rebuilt: {self.brought}")
         await self.kernel.restart()
         setup = [("the setup", self._setup.source)] if self._setup is not None else []
-        await run_again(self.kernel, [*setup, *numbered(point.accepted)], point.seconds)
+        cells = [*setup, *numbered(point.accepted)]
+        if point.files:  # which a branch had held back, and which are there
+            await run_without_files(self.kernel, cells, point.seconds, (), point.made)
+        else:
+            await run_again(self.kernel, cells, point.seconds)
 
     @asynccontextmanager
     async def looking(self, point: Point, *, testing: bool = False) -> AsyncIterator[Kernel]:
@@ -342,7 +349,11 @@ class Session:
             self._intact = False
 
     async def go_on(
-        self, setup: CellResult | None, accepted: Sequence[CellResult], keep: Collection[str]
+        self,
+        setup: CellResult | None,
+        accepted: Sequence[CellResult],
+        keep: Collection[str],
+        files: Mapping[str, str],
     ) -> GoneOn:
         """Run the setup and the accepted cells of an earlier session again.
 
@@ -353,6 +364,7 @@ class Session:
         ----------
         setup, accepted: how they went then, the accepted ones in order.
         keep: paths relative to the working folder of the files that are put back.
+        files: what the accepted cells first did to each file.
 
         Raises
         ------
@@ -362,10 +374,11 @@ class Session:
         sources = tuple(result.source for result in accepted)
         before = accepted if setup is None else (setup, *accepted)
         point = Point(sources, sum(result.timing.seconds for result in before))
+        point.files = files
         async with self._lock:
             self._setup = setup
             problems = await run_without_files(
-                self.kernel, [*cells, *numbered(sources)], point.seconds, keep
+                self.kernel, [*cells, *numbered(sources)], point.seconds, keep, point.made
             )
             self.here, self._intact, self._epoch = point, True, self.kernel.epoch
         return GoneOn(point, problems)
@@ -407,7 +420,9 @@ class Session:
             files = None
             if place.isolation == "fork":
                 await self._keep_what_is_left(point)
+                await keep_before(self.undo, place.kernel, len(point.accepted))
                 files = await self.kernel.adopt(place.kernel)
+                new.goes_on_from(point, files)
             self._intact = (place.isolation == "fork" or place.intact) and not tested
             self.here = new
         return Acceptance(new, files)
@@ -444,7 +459,7 @@ class Session:
 
     def part(self, branch: Kernel) -> None:
         """Close a branch while work goes on."""
-        parting = asyncio.ensure_future(_closed(branch))
+        parting = asyncio.ensure_future(closed(branch))
         self._parting.add(parting)
         parting.add_done_callback(self._parting.discard)
 
@@ -464,8 +479,3 @@ class Session:
         elif self._points and (idle := self.kernel.core.copy) is not None:
             self.kernel.core.copy = None
             idle.retire()
-
-
-async def _closed(branch: Kernel) -> None:
-    with suppress(KernelError):  # it is there all the same, and ends with the session
-        await branch.aclose()

@@ -41,6 +41,7 @@ _MODULES = (
     "surroundings",
     "trial",
     "packages",
+    "folder",
     "transfer",
     "checkpoint",
 )

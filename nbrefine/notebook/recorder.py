@@ -98,6 +98,7 @@ class Recorder:
         self._overwrite = overwrite
         self._resume = resume
         self._journal: Journal | None = None
+        self._reserved = False  # and not begun
         self._trouble = UsageError("The recorder is not open", hint="Call begin() first")
         self._next_write = 0.0
         self.check()
@@ -156,6 +157,17 @@ class Recorder:
                 hint="Choose another name, or allow it with overwrite=True or --overwrite",
             )
 
+    def reserve(self) -> None:
+        """Keep other runs from recording there until `close`, as `begin` does.
+
+        Raises
+        ------
+        RecordError: another run is recording there.
+        """
+        if self._journal is None:
+            self._journal = Journal(journal.path_of(self._real))
+            self._reserved = True
+
     def begin(self, episode: Episode) -> None:
         """Open the journal and write what is known before the first turn.
 
@@ -170,7 +182,9 @@ class Recorder:
         """
         beside = journal.path_of(self._real)
         try:
-            self._journal = Journal(beside)
+            self.reserve()
+            self._reserved = False
+            assert self._journal is not None
             if self._resume:
                 self._check_resumed(episode)
             else:
@@ -238,6 +252,8 @@ class Recorder:
     def close(self) -> None:
         """Release the journal; without `end` before it, the run counts as killed."""
         if self._journal is not None:
+            if self._reserved and not self._journal.size:
+                self._journal.remove()
             self._journal.close()
             self._journal = None
 

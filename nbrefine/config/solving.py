@@ -23,9 +23,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from nbrefine.answers import form_of
 from nbrefine.config.work import WorkConfig
 from nbrefine.plan.settings import DEFAULTS, Settings, complete
+from nbrefine.plan.solving import answer_form
 from nbrefine.planning import subtasks_of
 from nbrefine.values import Task
 
@@ -72,7 +72,7 @@ class SolveConfig(WorkConfig):
     @field_validator("answer")
     @classmethod
     def _form(cls, value: Any) -> Any:
-        return None if value is None else form_of(value)
+        return None if value is None else answer_form(value)
 
     def to_task(self) -> Task:
         """Give the goal as a task; `start_solving` adds the data files' paths itself."""

@@ -16,11 +16,11 @@ from uuid import uuid4
 from nbrefine.budget import Budget
 from nbrefine.driver import EpisodeRun
 from nbrefine.env.approval import Approve
-from nbrefine.errors import UsageError
+from nbrefine.errors import RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.notebook import Recorder, load
 from nbrefine.plan.settings import Settings, complete
-from nbrefine.plan.solving import KIND, AnyModel, Work, begin
+from nbrefine.plan.solving import KIND, AnyModel, Work, begin, undo_of
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Plan, Subtask, Turn, utc_now
 
@@ -74,16 +74,18 @@ def start_resuming(
     UsageError: the episode is solved, is not one of `solve`, or needs what is not given.
     """
     path = Path(path)
-    episode = _of_solve(path)
-    if episode.solved:
-        raise UsageError(
-            f"The episode in {path} has reached its goal",
-            hint="Branch off from one of its steps with another instruction",
-        )
+    _of_solve(path)
+    recorder = Recorder(path, resume=True)
+    recorder.reserve()
+    try:
+        episode = _left(path)
+    except BaseException:
+        recorder.close()
+        raise
     return _go_on(
         replace(episode, stop=None),
-        path.parent,
-        Recorder(path, resume=True),
+        path,
+        recorder,
         settings=settings,
         model=model,
         base_url=base_url,
@@ -139,7 +141,7 @@ def branch_off(
     episode = _of_solve(path)
     return _go_on(
         _up_to(episode, step, instruction),
-        path.parent,
+        path,
         Recorder(record, overwrite=overwrite),
         settings=settings,
         model=model,
@@ -151,8 +153,25 @@ def branch_off(
         rules=rules,
         budget=budget,
         note={"branched_from": {"episode": episode.id, "step": step, "instruction": instruction}},
-        record_folder=record.parent,
+        record=record,
     )
+
+
+def _left(path: Path) -> Episode:
+    """Give the episode that is gone on with, and leave its files as the record tells."""
+    episode = _of_solve(path)  # nobody else is recording any more
+    if episode.solved:
+        raise UsageError(
+            f"The episode in {path} has reached its goal",
+            hint="Branch off from one of its steps with another instruction",
+        )
+    undo = undo_of(path, path.parent / episode.settings.get("folder", "."))
+    if told := undo.settle(episode):
+        raise RecordError(
+            f"Files that the last cell had changed are not as the record tells: {told[0]}",
+            hint="Make that possible, and try again",
+        )
+    return episode
 
 
 def _of_solve(path: Path) -> Episode:
@@ -209,7 +228,7 @@ def _plans(
 
 def _go_on(
     episode: Episode,
-    old_folder: Path,
+    path: Path,
     recorder: Recorder,
     *,
     settings: Settings,
@@ -222,26 +241,29 @@ def _go_on(
     rules: StopRule | None,
     budget: Budget | None,
     note: dict[str, Any] | None = None,
-    record_folder: Path | None = None,
+    record: Path | None = None,
 ) -> EpisodeRun:
+    """Go on with an episode.
+
+    Parameters
+    ----------
+    path: the notebook in which it was recorded.
+    record: where it is recorded from now on; by default there.
+    """
     recorded = episode.settings
-    folder = old_folder / recorded.get("folder", ".")
-    if model is None:
-        model, base_url = recorded.get("model"), recorded.get("base_url")
-    if model is None:
-        raise UsageError(
-            f"The record does not say how to get its model {episode.model!r}", hint="Give model="
-        )
-    if (lent := recorded.get("lent")) and lend is None and not isinstance(kernel, Kernel):
-        raise UsageError(
-            f"The episode began with variables that were lent to it: {', '.join(lent)}",
-            hint="Lend them again",
-        )
+    try:
+        if model is None:
+            model, base_url = _model_of(episode, base_url)
+        _check_lent(recorded, lend, kernel)
+        taken_up = complete(settings, recorded=recorded)
+    except BaseException:
+        recorder.close()
+        raise
     work = Work(
         episode.task,
         model,
-        folder,
-        complete(settings, recorded=recorded),
+        path.parent / recorded.get("folder", "."),
+        taken_up,
         episode.seed,
         kernel if kernel is not None else episode.kernel.name or "python3",
         (lend[0], tuple(lend[1])) if lend is not None else None,
@@ -249,9 +271,31 @@ def _go_on(
         base_url=base_url,
         episode=episode,
         note=note or _origin(recorded),
-        record_folder=record_folder or old_folder,
+        record=record or path,
     )
     return begin(work, approve=approve, confirm=confirm, rules=rules, budget=budget)
+
+
+def _model_of(episode: Episode, base_url: str | None) -> tuple[str, str | None]:
+    """Give the name of the recorded model and its server."""
+    recorded = episode.settings
+    if recorded.get("model") is None:
+        raise UsageError(
+            f"The record does not say how to get its model {episode.model!r}", hint="Give model="
+        )
+    return recorded["model"], base_url or recorded.get("base_url")
+
+
+def _check_lent(
+    recorded: dict[str, Any],
+    lend: tuple[Kernel, Iterable[str]] | None,
+    kernel: Kernel | str | None,
+) -> None:
+    if (lent := recorded.get("lent")) and lend is None and not isinstance(kernel, Kernel):
+        raise UsageError(
+            f"The episode began with variables that were lent to it: {', '.join(lent)}",
+            hint="Lend them again",
+        )
 
 
 def _origin(recorded: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,12 @@ the two are put together.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,13 +20,15 @@ from nbrefine.budget import Budget
 from nbrefine.driver import Driver, EpisodeRun
 from nbrefine.env.approval import Approve
 from nbrefine.env.multistep import MultiStepEnvironment
-from nbrefine.errors import UsageError
+from nbrefine.env.undo import Undo
+from nbrefine.errors import RecordError, UsageError
 from nbrefine.inputs import data_files, one_of, within
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load
 from nbrefine.plan.settings import Settings, complete, sampling_of, step_limits
 from nbrefine.planning import subtasks_of
+from nbrefine.postconditions import postcondition_of
 from nbrefine.stopping import StopRule
 from nbrefine.values import AnswerForm, Episode, Subtask, Task
 
@@ -112,6 +117,8 @@ def start_solving(
     task = _task(goal, subtasks=subtasks, answer=answer, setup=setup, tests=tests)
     task = replace(task, files=(*task.files, *data_files(data, folder)))
     recorder = Recorder(record, overwrite=overwrite) if record else None
+    if record is not None:  # what it may hold is of an episode that is replaced
+        undo_of(record, folder).drop()
     return begin(
         Work(
             task,
@@ -123,7 +130,7 @@ def start_solving(
             (lend[0], tuple(lend[1])) if lend is not None else None,
             recorder,
             base_url=base_url,
-            record_folder=record.parent if record else None,
+            record=record,
         ),
         approve=approve,
         confirm=confirm,
@@ -151,7 +158,7 @@ def _task(
     if task.answer is not None and answer is not None:
         raise UsageError("The task has an answer form of its own", hint="Give answer only once")
     steps = task.subtasks or (subtasks_of(list(subtasks), origin="task") if subtasks else ())
-    form = task.answer if answer is None else form_of(answer)
+    form = task.answer if answer is None else answer_form(answer)
     if form is None and not steps:
         form = fields_form(task.prompt) or AnswerForm()
     return replace(
@@ -161,6 +168,18 @@ def _task(
         setup=one_of("setup", task.setup, setup),
         tests=one_of("tests", task.tests, tests),
     )
+
+
+def answer_form(answer: AnswerForm | str | Mapping[str, Any]) -> AnswerForm:
+    """Read the form of an answer, and what must hold of it.
+
+    Raises
+    ------
+    UsageError: it cannot be read; the message says what is allowed.
+    """
+    if isinstance(answer, AnswerForm):
+        return answer
+    return form_of(answer, check=partial(postcondition_of, origin="task"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +199,8 @@ class Work:
     """The model's server."""
     episode: Episode | None = None
     """What was done before and is gone on from; None for a new beginning."""
-    record_folder: Path | None = None
-    """Where the record is."""
+    record: Path | None = None
+    """The episode notebook."""
     note: Mapping[str, Any] | None = None
     """What the record says besides of where this comes from, as plain JSON."""
 
@@ -192,8 +211,8 @@ class Work:
             told |= {"model": self.model, "base_url": self.base_url}
         if self.lend is not None:
             told["lent"] = list(self.lend[1])
-        if self.record_folder is not None:
-            told["folder"] = Path(os.path.relpath(self.folder, self.record_folder)).as_posix()
+        if self.record is not None:
+            told["folder"] = Path(os.path.relpath(self.folder, self.record.parent)).as_posix()
         return told
 
 
@@ -205,8 +224,54 @@ def begin(
     rules: StopRule | None,
     budget: Budget | None,
 ) -> EpisodeRun:
-    """Put environment, model and record together and let them run."""
+    """Put environment, model and record together and let them run.
+
+    Whatever keeps it from beginning, the record is let go of.
+    """
+    try:
+        return EpisodeRun(_driver(work, approve, confirm, rules, budget))
+    except BaseException:
+        if work.recorder is not None:
+            work.recorder.close()
+        raise
+
+
+def undo_of(record: Path, folder: Path) -> Undo:
+    """Give what keeps files of a working folder beside a record until their turn is in it."""
+    return Undo(folder, Path(os.path.realpath(record)).with_suffix(".nbrefine.undo"))
+
+
+class _Solving(Driver):
+    """Leaves files as the record tells, also where the last turn did not get into it."""
+
+    def __init__(self, *args: Any, undo: Undo | None, record: Path | None, **options: Any) -> None:
+        super().__init__(*args, on_turn=undo.settle if undo else None, **options)
+        self._undo = undo
+        self._record_path = record
+
+    async def drive(self) -> Episode:
+        try:
+            return await super().drive()
+        finally:
+            if self._undo is not None and self._undo.holds:
+                await asyncio.to_thread(self._settle, self._undo)
+
+    def _settle(self, undo: Undo) -> None:
+        assert self._record_path is not None
+        with suppress(RecordError):  # there is none, or it cannot be read: the next run may
+            undo.settle(load(self._record_path))
+
+
+def _driver(
+    work: Work,
+    approve: Approve | None,
+    confirm: Callable[[str], bool] | None,
+    rules: StopRule | None,
+    budget: Budget | None,
+) -> Driver:
     settings, recorder = work.settings, work.recorder
+    undo = undo_of(work.record, work.folder) if work.record is not None else None
+    own = (*recorder.paths, undo.place) if recorder and undo else ()
     env = MultiStepEnvironment(
         work.task,
         kernel=work.kernel,
@@ -226,21 +291,24 @@ def begin(
         rebuild_limit=settings["rebuild_limit"],
         confirm=confirm,
         workspace=settings["workspace"],
-        ignore=within(work.folder, recorder.paths) if recorder else (),
+        ignore=within(work.folder, own),
         cwd=work.folder,
         limits=OutputLimits(folder=recorder.folder if recorder else None),
+        undo=undo,
     )
     model = resolve(work.model, base_url=work.base_url, load=load)
-    return EpisodeRun(
-        Driver(
-            env,
-            model,
-            close_model=model is not work.model,
-            options={"episode": work.episode} if work.episode is not None else None,
-            budget=budget,
-            sampling=sampling_of(settings),
-            seed=work.seed,
-            recorder=recorder,
-            settings=work.described(),
-        )
+    if settings["images"] and isinstance(work.model, str) and hasattr(model, "takes_images"):
+        model.takes_images = True  # whoever names a model says by the setting that it takes them
+    return _Solving(
+        env,
+        model,
+        close_model=model is not work.model,
+        options={"episode": work.episode} if work.episode is not None else None,
+        budget=budget,
+        sampling=sampling_of(settings),
+        seed=work.seed,
+        recorder=recorder,
+        settings=work.described(),
+        undo=undo,
+        record=work.record,
     )

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +17,6 @@ from nbrefine.errors import NbrefineError, UsageError
 if TYPE_CHECKING:
     from nbrefine.config.solving import SolveConfig
     from nbrefine.driver import EpisodeRun
-    from nbrefine.env.approval import Approve
     from nbrefine.values import Episode
 
 
@@ -162,8 +157,9 @@ def solve(
     A YAML goal file has the key `goal`, `subtasks` with what must hold after each, and the
     options below as further keys (`max_attempts: 3`).  Options given here win.
     """
-    from nbrefine.cli import progress
+    from nbrefine.cli import asking, progress
     from nbrefine.config import read_text
+    from nbrefine.notebook.markdown import visible
 
     options = {
         "data": tuple(data) if data else None,
@@ -190,7 +186,7 @@ def solve(
     given = {name: value for name, value in options.items() if value is not None}
     files = {"tests": tests, "setup": setup}
     given |= {key: read_text(path, what=f"{key} file") for key, path in files.items() if path}
-    asked = _asking() if approve else None
+    asked = asking.by_terminal() if approve else None
     earlier = Earlier(resume, branch, from_step)
     with (
         _material(connect, use) as material,
@@ -202,6 +198,8 @@ def solve(
         stopping_on_signals(running, record) as caught,
     ):
         episode = progress.follow(running, max_turns=turns, quiet=quiet, live=asked is None)
+    for told in () if quiet or earlier.path is None else episode.settings.get("differences", ()):
+        typer.echo(f"Other than it was when the work stopped: {visible(told)}", err=True)
     if as_json:
         typer.echo(json.dumps(_summary(episode, record)))
     elif not quiet:
@@ -353,45 +351,3 @@ def _summary(episode: Episode, record: Path) -> dict[str, Any]:
         "artifacts": [asdict(artifact) for artifact in episode.artifacts],
         "steps": [asdict(subtask) for subtask in episode.plan.subtasks] if episode.plan else [],
     }
-
-
-def _asking() -> Approve:
-    """Give what shows a cell on stderr and asks what is to become of it."""
-    from nbrefine.env.approval import Decision, Proposal
-    from nbrefine.notebook.markdown import visible
-
-    def ask(proposal: Proposal) -> Decision:
-        goal = f": {visible(proposal.goal)}" if proposal.goal else ""
-        typer.echo(f"\nStep {proposal.step}, attempt {proposal.attempt}{goal}\n", err=True)
-        typer.echo(visible(proposal.code.rstrip()) + "\n", err=True)
-        while True:
-            said = typer.prompt("Run it? [y]es, [e]dit, [n]o, [s]top", default="y", err=True)
-            match said.strip().lower()[:1]:
-                case "y":
-                    return Decision("approve")
-                case "e":
-                    edited = _edited(proposal.code)
-                    if edited is not None:
-                        return Decision("edit", code=edited)
-                case "n":
-                    reason = typer.prompt("Why? The model is told", default="", err=True)
-                    return Decision("reject", reason=reason)
-                case "s":
-                    return Decision("stop")
-
-    return ask
-
-
-def _edited(code: str) -> str | None:
-    """Open code in the person's editor, and give what was saved; None where nothing was."""
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    with TemporaryDirectory(prefix="nbrefine-edit-") as folder:
-        file = Path(folder) / "cell.py"
-        file.write_text(code, encoding="utf-8")
-        try:
-            subprocess.run([*editor, str(file)], check=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            typer.echo(f"The editor {editor[0]} did not do it: {error}", err=True)
-            return None
-        saved = file.read_text(encoding="utf-8")
-    return saved if saved != code else None

@@ -1,0 +1,257 @@
+"""A recorded episode is gone on with, or shared by another one up to a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbrefine
+from nbrefine.errors import NbrefineError, RecordError, UsageError
+from nbrefine.kernel import Kernel
+from nbrefine.loop import refine
+from nbrefine.plan import branch_off, resume, solve, start_resuming, start_solving
+from nbrefine.values import Episode, Message
+
+STEPS: list[dict[str, Any]] = [
+    {"goal": "Begin a list.", "check": "items == ['a']"},
+    {"goal": "Go on with it.", "needs": 1, "check": "items == ['a', 'b']"},
+    {"goal": "Write it down.", "needs": 2, "check": {"file": "items.txt"}},
+]
+BEGIN = "```python\nitems = ['a']\nopen('log.txt', 'a').write('1')\n```"
+ON = "```python\nitems.append('b')\nopen('log.txt', 'a').write('2')\n```"
+WRONG = "```python\nitems.append('c')\nopen('log.txt', 'a').write('w')\n```"
+WRITE = "```python\nopen('items.txt', 'w').write(' '.join(items))\n```"
+
+
+def left(folder: Path, *replies: str, **settings: Any) -> Path:
+    """Give the record of an episode that has used up its turns."""
+    record = folder / "e.ipynb"
+    solve(
+        "Make a list.",
+        subtasks=STEPS,
+        model=list(replies),
+        record=record,
+        max_turns=len(replies),
+        **settings,
+    )
+    return record
+
+
+@pytest.fixture(scope="module")
+def two_done(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Give what copies an episode that was left after two steps, and its folder, elsewhere."""
+    record = left(tmp_path_factory.mktemp("two"), BEGIN, WRONG, ON, rebuild_limit=7.0)
+    parts = {path.name: path.read_bytes() for path in record.parent.iterdir()}
+
+    def copied(folder: Path) -> Path:
+        for name, part in parts.items():
+            (folder / name).write_bytes(part)
+        return folder / record.name
+
+    return copied
+
+
+def codes(episode: Episode) -> list[tuple[int, str, bool]]:
+    return [(turn.step, turn.code.split("\n")[0], turn.accepted) for turn in episode.turns]
+
+
+def test_an_episode_goes_on_where_it_was_left(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    before = nbrefine.load(record)
+    assert before.stop is not None
+    assert before.stop.reason == "max-turns"
+    episode = resume(record, model=[WRITE], max_turns=9)
+    assert episode.solved
+    assert codes(episode) == [
+        (1, "items = ['a']", True),
+        (2, "items.append('c')", False),
+        (2, "items.append('b')", True),
+        (3, "open('items.txt', 'w').write(' '.join(items))", True),
+    ]
+    assert episode.turns[:3] == before.turns
+    assert episode.id == before.id
+    assert (tmp_path / "items.txt").read_text() == "a b"
+    assert (tmp_path / "log.txt").read_text() == "12"
+    assert nbrefine.load(record) == episode
+    # What was recorded is taken up again, and what is given wins.
+    assert (episode.settings["rebuild_limit"], episode.settings["max_turns"]) == (7.0, 9)
+    assert episode.settings["differences"] == []
+    with pytest.raises(UsageError, match="reached its goal"):
+        resume(record, model=[WRITE])
+
+
+def test_what_is_other_than_it_was_stands_in_the_record(tmp_path: Path) -> None:
+    (tmp_path / "given.txt").write_text("1")
+    record = tmp_path / "e.ipynb"
+    read = "```python\nn = [0] * len(open('given.txt').read())\n```"
+    solve("Count.", subtasks=["Read.", "Sum."], model=[read], max_turns=1, record=record)
+    (tmp_path / "given.txt").write_text("12")
+    episode = resume(record, model=["```python\ntotal = 0\n```"], max_turns=2)
+    assert episode.solved
+    assert nbrefine.load(record).settings["differences"] == [
+        "n is list of length 2, not list of length 1"
+    ]
+
+
+def test_what_cannot_be_gone_on_with_is_refused_and_left_as_it_is(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(RecordError):
+        resume(tmp_path / "none.ipynb")
+    with pytest.raises(UsageError, match=r"does not say how to get its model.*Give model="):
+        resume(record)
+    with pytest.raises(UsageError, match="There is no setting 'max_turn'"):
+        resume(record, model=[WRITE], max_turn=2)
+    with pytest.raises(UsageError, match="max_turns"):
+        resume(record, model=[WRITE], max_turns=0)
+    with pytest.raises(UsageError, match="nonsense"):
+        resume(record, model="nonsense:x")
+    with (
+        Kernel.start() as kernel,
+        pytest.raises(UsageError, match="not where the episode was left"),
+    ):
+        resume(record, model=[WRITE], kernel=kernel)
+    with pytest.raises(UsageError, match=r"has no step 4.*steps 1 to 2"):
+        branch_off(record, 4, record=tmp_path / "new.ipynb", model=[WRITE])
+    with pytest.raises(UsageError, match="replace the old one"):
+        branch_off(record, 2, record=record, model=[WRITE])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    refine("x", tests="assert x", model=["```python\nx = 1\n```"], record=tmp_path / "r.ipynb")
+    with pytest.raises(UsageError, match=r"not one of solve\(\)"):
+        resume(tmp_path / "r.ipynb", model=[WRITE])
+
+
+def test_two_cannot_go_on_with_one_record_at_once(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    # The second one is refused before the first one's kernel is there, and while it works.
+    first = start_resuming(record, model=[WRITE], max_turns=9)
+    first.pause()
+    with pytest.raises(RecordError, match="Another run is recording"):
+        start_resuming(record, model=[WRONG], max_turns=9)
+    while first.activity.doing != "paused":
+        assert not first.done()
+    with pytest.raises(RecordError, match="Another run is recording"):
+        start_resuming(record, model=[WRONG], max_turns=9)
+    first.resume()
+    assert first.result().solved
+    assert nbrefine.load(record) == first.result()
+    assert (tmp_path / "log.txt").read_text() == "12"
+
+
+def test_another_instruction_begins_a_new_episode_at_a_step(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    before = record.read_bytes()
+    seen: list[str] = []
+
+    def model(messages: Sequence[Message]) -> str:
+        seen.append(messages[-1].content)
+        return ON if len(seen) == 1 else WRITE
+
+    episode = branch_off(
+        record, 2, record=tmp_path / "new.ipynb", instruction="Take care.", model=model, max_turns=9
+    ).result()
+    assert record.read_bytes() == before
+    assert episode.solved
+    assert [step for step, _, _ in codes(episode)] == [1, 2, 3]
+    assert episode.turns[0] == nbrefine.load(record).turns[0]
+    assert episode.id != nbrefine.load(record).id
+    assert "From step 2 on: Take care." in seen[0]
+    assert episode.settings["branched_from"] == {
+        "episode": nbrefine.load(record).id,
+        "step": 2,
+        "instruction": "Take care.",
+    }
+    # The task's own steps stay, whatever the instruction.
+    assert episode.plan is not None
+    assert [each.goal for each in episode.plan.subtasks] == [step["goal"] for step in STEPS]
+
+
+def test_an_instruction_replaces_what_the_model_had_planned_from_there_on(tmp_path: Path) -> None:
+    record = tmp_path / "e.ipynb"
+    plan = "```plan\n1. Begin a list.\n2. Draw it.\n3. Print it.\n```"
+    solve("List.", planning="ask", model=[plan, BEGIN, WRONG], max_turns=3, record=record)
+    answer = "```python\nprint('ANSWER:', *items)\n```"
+    episode = branch_off(
+        record, 2, record=tmp_path / "new.ipynb", instruction="Say it.", model=[answer], max_turns=9
+    ).result()
+    assert episode.solved
+    assert episode.answer is not None
+    assert episode.answer.text == "a"
+    assert episode.plan is not None
+    assert [each.goal for each in episode.plan.subtasks] == ["Begin a list.", "Say it."]
+    assert episode.plan.reason == "another instruction was given"
+
+
+def test_lent_variables_are_lent_again(tmp_path: Path) -> None:
+    record = tmp_path / "e.ipynb"
+    step = "```python\ntotal = sum(numbers)\n```"
+    with Kernel.start() as own:
+        assert own.run("numbers = [1, 2, 3]").result().ok
+        lend = (own, ["numbers"])
+        solve("Sum.", subtasks=["a", "b"], lend=lend, model=[step], max_turns=1, record=record)
+        with pytest.raises(UsageError, match=r"lent to it: numbers.*Lend them again"):
+            resume(record, model=[step])
+        episode = resume(
+            record, lend=lend, model=["```python\nassert total == 6\n```"], max_turns=2
+        )
+        assert own.run("sorted(name for name in dir() if name == 'total')").result().text == "[]\n"
+    assert episode.solved
+    assert episode.handed_in == ("numbers",)
+    assert episode.settings["lent"] == ["numbers"]
+
+
+def test_a_run_that_is_stopped_goes_on_later(tmp_path: Path) -> None:
+    record = tmp_path / "e.ipynb"
+    slow = BEGIN.replace("items =", "import time; time.sleep(600); items =")
+    run = start_solving(
+        "Make a list.", subtasks=STEPS, model=iter([BEGIN, slow]), record=record, cwd=tmp_path
+    )
+    while run.activity.doing != "running" or run.activity.turn != 2:
+        assert not run.done()
+    run.stop()
+    stopped = run.result()
+    assert stopped.stop is not None
+    assert stopped.stop.reason == "stopped"
+    assert [turn.verdict for turn in stopped.turns] == ["solved", "infra-error"]
+    assert not list(tmp_path.glob("*.undo"))
+    assert resume(record, model=[ON, WRITE]).solved
+    assert (tmp_path / "log.txt").read_text() == "12"
+
+
+def test_trouble_of_the_host_is_recorded_and_gone_on_with(tmp_path: Path) -> None:
+    def model(messages: Sequence[Message]) -> str:
+        if "Do step 2" in messages[-1].content:
+            raise OSError("the network is gone")
+        return BEGIN
+
+    record = tmp_path / "e.ipynb"
+    with pytest.raises((OSError, NbrefineError)) as raised:
+        solve("Make a list.", subtasks=STEPS, model=model, record=record)
+    assert len(getattr(raised.value, "episode").turns) == 1  # noqa: B009 - of any exception
+    episode = nbrefine.load(record)
+    assert episode.stop is not None
+    assert episode.stop.reason == "infra-error"
+    assert resume(record, model=[ON, WRITE]).solved
+
+
+def test_a_moved_folder_is_gone_on_with_there(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    (tmp_path / "moved").mkdir()
+    record = two_done(tmp_path / "moved")
+    episode = resume(record, model=[WRITE], max_turns=9)
+    assert (tmp_path / "moved" / "items.txt").read_text() == "a b"
+    assert episode.settings["folder"] == "."
+    assert replace(episode, stop=None).turns[-1].artifacts[0].path == "items.txt"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from nbrefine.answers import spoken
+from nbrefine.answers import only_fields, spoken
 from nbrefine.errors import UsageError
 from nbrefine.extraction import extract
 from nbrefine.planning import plan_of, read_plan
@@ -228,9 +228,13 @@ def _cell(code: str, language: str) -> Move:
 
 def _line(start: Any) -> int:
     try:
-        return max(int(start or 1), 1)
-    except (TypeError, ValueError):
+        return min(max(int(start or 1), 1), _FARTHEST)
+    except (TypeError, ValueError, OverflowError):  # Infinity is a number in Python's JSON
         return 1
+
+
+_FARTHEST = 1_000_000_000
+"""No file is read beyond this line."""
 
 
 def _written(
@@ -255,10 +259,12 @@ def _written(
 
 
 def _words(code: Extraction, language: str) -> bool:
-    """Tell what was taken for code for want of a tag, and is no cell."""
-    if code.status != "found" or code.language or language != "python":
+    """Tell what was taken for code and is no cell: words without a tag, fields with or without."""
+    if code.status != "found" or language != "python":
         return False
     tree = parse(code.code)
+    if code.language:
+        return tree is None and only_fields(code.code)
     # "ANSWER: mean(x)" happens to parse.
     return tree is None or all(isinstance(node, ast.AnnAssign) for node in tree.body)
 
@@ -303,7 +309,7 @@ def _call_in(text: str) -> ToolCall | None:
     for said in (fenced.code, tagged[1] if tagged else "", without_thinking(text)):
         try:
             call = json.loads(said)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
             continue

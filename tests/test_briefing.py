@@ -84,7 +84,7 @@ def test_the_first_prompt_has_the_goal_what_there_is_and_how_to_answer() -> None
         "This code has already run:\n```python\nimport math\n```\n\n"
         "Files in the working folder:\n<files>\nprices.csv (1.2 kB)\n</files>\n\n"
         "Variables in the notebook:\n<variables>\nx: int = 1\n</variables>\n\n"
-        "The code must print the answer with the values it has computed. Let its last line be:\n"
+        "The code must print the answer with the values it has computed. Let it end like this:\n"
         'print(f"@mean[{mean}]")'
     )
 
@@ -218,10 +218,20 @@ def test_a_cell_whose_answer_was_not_taken_stands_at_the_end() -> None:
     assert text.endswith(
         "Your last cell:\n```python\nf()\n```\n<output>\n@a[x]\n</output>\n\n"
         "Not taken: no number.\n\n"
-        "Write another cell that mends this. What the cells so far have made is there."
+        "Correct the code. Reply with the whole corrected code in exactly one ```python block."
     )
     assert text.count("f()") == 1
     assert "a = 1" in text
+
+
+def test_it_stands_there_until_there_is_other_code() -> None:
+    nothing = turn(2, 2, feedback="Nothing was run.")
+    text = told(wrong(1, code="f()"), nothing)
+    assert "Your last cell:\n```python\nf()" in text
+    assert "Not taken: no number.\n\nNothing was run.\n\nCorrect the code." in text
+    text = told(wrong(1, code="f()"), nothing, turn(3, 2, code="g()", feedback="It failed."))
+    assert "Cell 1\n```python\nf()" in text
+    assert text.endswith("```python\ng()\n```\n\nIt failed.")
 
 
 def test_it_is_told_once() -> None:

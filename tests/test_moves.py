@@ -68,8 +68,13 @@ def test_an_answer_in_words_is_one_though_it_might_be_code(text: str) -> None:
     assert isinstance(of_text(text), Finish)
 
 
-def test_fields_in_a_block_without_a_tag_are_an_answer() -> None:
-    assert of_text("```\n@mean[3.4]\n```", form=MEAN) == Finish("@mean[3.4]")
+@pytest.mark.parametrize("tag", ["", "python"])
+def test_fields_alone_in_a_block_are_an_answer(tag: str) -> None:
+    assert of_text(f"```{tag}\n@mean[3.4]\n```", form=MEAN) == Finish("@mean[3.4]")
+
+
+def test_a_cell_that_does_not_parse_stays_one() -> None:
+    assert code(of_text("```python\nx = (\n@mean[3.4]\n```", form=MEAN)) == "x = (\n@mean[3.4]"
 
 
 def test_fields_in_words_are_an_answer() -> None:

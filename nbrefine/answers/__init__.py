@@ -5,8 +5,8 @@ A form never says whether an answer is right.
 
 from __future__ import annotations
 
-from nbrefine.answers.fields import fields_form, fields_of
+from nbrefine.answers.fields import fields_form, fields_of, only_fields
 from nbrefine.answers.forms import form_of
 from nbrefine.answers.said import described, problem, spoken
 
-__all__ = ["described", "fields_form", "fields_of", "form_of", "problem", "spoken"]
+__all__ = ["described", "fields_form", "fields_of", "form_of", "only_fields", "problem", "spoken"]

@@ -20,6 +20,15 @@ def fields_of(text: str) -> dict[str, str]:
     return {name: value.strip() for name, value, _ in marked(text) if value is not None}
 
 
+def only_fields(text: str) -> bool:
+    """Tell whether a text is fields and nothing else, but for blanks and commas."""
+    rest, found = text, False
+    for name, value, _ in marked(text):
+        if value is not None:
+            rest, found = re.sub(rf"@{name}[ \t]?\[{re.escape(value)}\]", "", rest), True
+    return found and not rest.strip(" \t\r\n,;")
+
+
 def fields_form(text: str) -> AnswerForm | None:
     """Read a wording such as "@mean[value], where value is a number"; None without such a field.
 

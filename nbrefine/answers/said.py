@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from nbrefine.answers.asked import Asked, plain
 from nbrefine.answers.fields import fields_of
@@ -35,17 +36,21 @@ def _how(form: AnswerForm, language: str) -> str:
     line = " ".join(f"@{name}[{{{name}}}]" for name in form.fields)
     if language != "python" or not all(name.isidentifier() for name in form.fields):
         return f"The code must print the answer in this form: {line}"
+    lines = [*_choices(form), f'print(f"{line}")']
     return (
         "The code must print the answer with the values it has computed. "
-        f'Let its last line be:\nprint(f"{line}"){_choices(form)}'
+        f"Let it end like this:\n{chr(10).join(lines)}"
     )
 
 
-def _choices(form: AnswerForm) -> str:
-    """Name the choices where small models copy them from: they like to give a truth value."""
-    asked = ((name, Asked.of(name, form.told).choices) for name in form.fields)
-    told = "; ".join(f"{name} is {' or '.join(map(repr, each))}" for name, each in asked if each)
-    return f"  # {told}" if told else ""
+def _choices(form: AnswerForm) -> Iterator[str]:
+    """Show in code how a field gets one of its choices: small models give a truth value else."""
+    for name in form.fields:
+        choices = Asked.of(name, form.told).choices
+        if len(choices) == 2:
+            yield f"{name} = {choices[0]!r} if CONDITION else {choices[1]!r}"
+        elif choices:
+            yield f"# {name} is {' or '.join(map(repr, choices))}"
 
 
 def problem(text: str, form: AnswerForm) -> str:
@@ -83,7 +88,7 @@ def spoken(text: str, form: AnswerForm) -> str | None:
     return " ".join(f"@{name}[{found[name]}]" for name in form.fields)
 
 
-_SAID = re.compile(r"^[ \t]*(?P<mark>[*_#>` ]*)ANSWER[*_` ]*:[*_` \t]*(?P<rest>.*)$", re.MULTILINE)
+_SAID = re.compile(r"^[ \t]*(?P<mark>(?:[*_#>`][*_#>` ]*)?)ANSWER[*_` ]*:[*_` \t]*(?P<rest>.*)$", re.MULTILINE)
 
 
 def _said(text: str) -> str | None:
@@ -121,7 +126,7 @@ def _choosing(name: str, value: str, asked: Asked) -> str:
     """Show how a truth value becomes one of two choices."""
     if len(asked.choices) != 2 or plain(value) not in ("true", "false") or not name.isidentifier():
         return ""
-    return f" Choose it with an if: {name} = {' if … else '.join(map(repr, asked.choices))}"
+    return f" Choose it: {name} = {' if CONDITION else '.join(map(repr, asked.choices))}"
 
 
 def _unfilled(value: str) -> bool:
@@ -135,7 +140,6 @@ def _unfilled(value: str) -> bool:
 
 def _is_number(value: str) -> bool:
     try:
-        float(value.strip("\"'").replace(",", ""))
+        return math.isfinite(float(value.strip("\"'").replace(",", "")))
     except ValueError:
         return False
-    return True

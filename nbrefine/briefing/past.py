@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
@@ -19,8 +19,6 @@ SHORT = 600
 CALL_AGAIN = "Correct the code and call run_cell with all of it."
 
 CALL_ONE = "Call exactly one tool."
-
-NEXT = "Write another cell that mends this. What the cells so far have made is there."
 
 AGAIN = "The same cell was run {count} times and gave the same. Write another one."
 
@@ -59,15 +57,20 @@ def newest(
     escalated: whether the code of the step is hidden, because it was repeated.
     language: the kernel's.
     """
-    if now.turns:
+    last = next((turn for turn in reversed(turns) if turn.accepted), None)
+    open_end = now.subtask is None and wants == "act"
+    note = escalation(sightings(now.turns)) if escalated else ""
+    if last is not None and open_end and not any(turn.code for turn in now.turns):
+        new = _last_cell(turns, last, now, tools=tools, language=language)
+        new = replace(new, note=note or new.note)
+    elif now.turns:
         code = "" if escalated else _tried(now, language)
         told = _told(now, wants, tools=tools, language=language)
-        return Newest(code, told, escalation(sightings(now.turns)) if escalated else "")
-    last = turns[-1] if turns else None
-    if last is not None and last.accepted and now.subtask is None and wants == "act":
-        return _last_cell(turns, last, tools=tools, language=language)
-    heard = last is not None and (last.accepted or last.kind == "plan")
-    return Newest(told=last.feedback if last is not None and heard else "")
+        new = Newest(code, told, note)
+    else:
+        heard = turns and (turns[-1].accepted or turns[-1].kind == "plan")
+        new = Newest(told=turns[-1].feedback if heard else "")
+    return new
 
 
 def _tried(now: Progress, language: str) -> str:
@@ -101,7 +104,9 @@ def _calling(text: str, language: str) -> str:
     return text
 
 
-def _last_cell(turns: Sequence[Turn], last: Turn, *, tools: bool, language: str) -> Newest:
+def _last_cell(
+    turns: Sequence[Turn], last: Turn, now: Progress, *, tools: bool, language: str
+) -> Newest:
     """Tell of an accepted cell that is to be followed by another one.
 
     A model copies what it sees: of a cell that it has repeated, the code is not shown again.
@@ -110,11 +115,13 @@ def _last_cell(turns: Sequence[Turn], last: Turn, *, tools: bool, language: str)
     cells = [turn for turn in turns if turn.accepted]
     same = tuple(takewhile(lambda turn: fingerprint(turn) == mark, reversed(cells)))
     repeated = fill(AGAIN, count=len(same)) if len(same) > 1 else ""
+    since = _told(now, "act", tools=tools, language=language)
     if not last.feedback:
-        return Newest(note=repeated, covered=same[:-1])
+        return Newest(told=since, note=repeated, covered=same[:-1])
     code = f"Your last cell:\n{_cell(last, language)}\n{_printed(last)}"
-    mend = "" if tools else NEXT
-    return Newest("" if repeated else code, last.feedback, repeated or mend, same)
+    told = "\n\n".join(part for part in (last.feedback, since) if part)
+    ask = CALL_AGAIN if tools else fill(ASK, tag=language.lower())
+    return Newest("" if repeated else code, told, repeated or ask, same)
 
 
 def shortened(text: str, limit: int) -> str:

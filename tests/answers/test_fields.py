@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbrefine.answers import fields_form, fields_of, problem
+from nbrefine.answers import fields_form, fields_of, only_fields, problem
 
 
 def test_fields_are_read_wherever_they_stand() -> None:
@@ -34,6 +34,20 @@ def test_a_value_may_hold_brackets(text: str, value: str) -> None:
 @pytest.mark.parametrize("text", ["@x[3.5", "x[3]", "a@b.c", "@[3]", "@1x[3]"])
 def test_what_is_no_whole_field_is_none(text: str) -> None:
     assert fields_of(text) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        ("@x[1]", True),
+        (" @x[1], @y[[2]]\n", True),
+        ("x = 1\n@x[1]", False),
+        ("@x[1", False),
+        ("", False),
+    ],
+)
+def test_fields_alone_are_told_from_fields_among_words(text: str, only: bool) -> None:
+    assert only_fields(text) is only
 
 
 @given(

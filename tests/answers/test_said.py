@@ -16,15 +16,17 @@ def fields(told: str, *names: str) -> AnswerForm:
 def test_the_fields_are_asked_for_as_a_line_to_print() -> None:
     told = "Rounded to two places."
     assert described(AnswerForm("fields", told=told, fields=("mean", "sd"))) == (
-        "The code must print the answer with the values it has computed. Let its last line be:\n"
+        "The code must print the answer with the values it has computed. Let it end like this:\n"
         'print(f"@mean[{mean}] @sd[{sd}]")\n'
         "Rounded to two places."
     )
 
 
-def test_the_choices_of_a_field_are_told_in_the_line_to_print() -> None:
+def test_the_choices_of_a_field_are_told_as_code() -> None:
     form = fields('@a[x] where "x" is either "yes" or "no".')
-    assert "print(f\"@a[{a}]\")  # a is 'yes' or 'no'\n" in described(form)
+    assert "\na = 'yes' if CONDITION else 'no'\nprint(f\"@a[{a}]\")\n" in described(form)
+    several = fields("@a[low/mid/high]")
+    assert "\n# a is 'low' or 'mid' or 'high'\nprint(" in described(several)
 
 
 @pytest.mark.parametrize("form", [FIELDS, AnswerForm("fields", fields=("mean-2", "sd"))])
@@ -107,7 +109,7 @@ def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
     form = fields('@a[x] where "x" is either "yes" or "no".')
     assert problem("@a[3]", form) == "`a` is '3', but must be 'yes' or 'no'."
     assert problem("@a[True]", form) == (
-        "`a` is 'True', but must be 'yes' or 'no'. Choose it with an if: a = 'yes' if … else 'no'"
+        "`a` is 'True', but must be 'yes' or 'no'. Choose it: a = 'yes' if CONDITION else 'no'"
     )
     assert problem('@a["Yes"]', form) == ""
 

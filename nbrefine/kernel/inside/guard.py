@@ -61,6 +61,9 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 def show(value: Any, limit: int = 300) -> str:
     """Give the repr of a value in about `limit` characters, and what was left out as a count."""
+    kind = id(type(value))
+    if kind in _TEXTS or (kind in _NUMBERS and type(value) is not int):
+        return clean(_Shower(_UNUSED).show(value, limit, 0))
     try:
         with contextlib.ExitStack() as stack:
             text = _Shower(stack).show(value, limit, 4)
@@ -71,14 +74,38 @@ def show(value: Any, limit: int = 300) -> str:
     return clean(text)
 
 
+_UNUSED = contextlib.ExitStack()
+"""For values that are shown without an alarm: setting up a stack takes longer than these do."""
+
+
 def kind_name(value: Any) -> str:
     """Give the name of a value's class, past any metaclass."""
-    return str(type.__dict__["__name__"].__get__(type(value)))
+    return str(_NAME(type(value)))
+
+
+_MRO = type.__dict__["__mro__"].__get__
+_MODULE = type.__dict__["__module__"].__get__
+_NAME = type.__dict__["__name__"].__get__
+
+
+def dtype_name(dtype: Any) -> str:
+    """Give the name of an array's dtype; numpy makes its own anew each time, so they are kept."""
+    if type(dtype).__module__ != "numpy.dtypes":  # another's hash may read all of its values
+        return str(dtype)
+    name = _DTYPES.get(dtype)
+    if name is None:
+        name = str(dtype)
+        if dtype.names is None and len(_DTYPES) < 100:
+            _DTYPES[dtype] = name
+    return name
+
+
+_DTYPES: dict[Any, str] = {}
 
 
 def clean(text: str) -> str:
     """Replace lone surrogates, which no message can carry."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def cut(text: str, limit: int) -> str:
@@ -152,8 +179,9 @@ def _foreign(value: Any) -> str:
 
 def is_from(value: Any, package: str, *names: str) -> bool:
     """Tell whether a value's class is one of a package's, without asking the value."""
-    for kind in type.__dict__["__mro__"].__get__(type(value)):
-        module = type.__dict__["__module__"].__get__(kind)
-        if isinstance(module, str) and module.split(".")[0] == package and kind.__name__ in names:
-            return True
+    for kind in _MRO(type(value)):
+        if _NAME(kind) in names:
+            module = _MODULE(kind)
+            if isinstance(module, str) and module.partition(".")[0] == package:
+                return True
     return False

@@ -12,7 +12,7 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from .guard import Overdue, cut, is_from, kind_name, show, time_limit
+from .guard import Overdue, cut, dtype_name, is_from, kind_name, show, time_limit
 from .link import Emit
 
 VALUE_SECONDS = 0.3
@@ -23,6 +23,8 @@ COLUMNS = 40
 """Columns of a table that are told one by one."""
 KEYS, KEY_LENGTH = 200, 100
 """How many keys of a table or dict are given by name, and how long one may be."""
+DIGITS = 10
+"""Characters up to which a number of a table is shown as it is."""
 COUNTABLE = 5_000_000
 """Cells of a table up to which missing values are counted."""
 
@@ -106,13 +108,13 @@ def _look(value: Any) -> dict[str, Any]:
         return {"preview": show(value, 120)}
     if kind is type(sys):
         return {"kind": "module", "preview": str(value.__name__)}
+    for package, names, look in _TABLES:
+        if is_from(value, package, *names):
+            return look(value)
     if inspect.isroutine(value):
         return {"kind": "function", "preview": _signature(value)}
     if isinstance(value, type):
         return {"kind": "class", "preview": _signature(value)}
-    for package, names, look in _TABLES:
-        if is_from(value, package, *names):
-            return look(value)
     lines = show(value, 120).splitlines()
     return {"preview": " ".join(line.strip() for line in lines)}
 
@@ -131,7 +133,9 @@ def _builtin(value: Any) -> dict[str, Any]:
         "preview": show(value, 120),
     }
     if isinstance(value, (list, tuple, set, frozenset)):
-        kinds = dict.fromkeys(kind_name(item) for item in itertools.islice(value, 100))
+        # By the id, as a metaclass may define `__hash__`.
+        first = {id(type(item)): item for item in itertools.islice(value, 100)}
+        kinds = dict.fromkeys(map(kind_name, first.values()))
         told["detail"] = "of " + ", ".join(kinds) if kinds else ""
     elif isinstance(value, dict):
         keys = [show(key, 40) for key in itertools.islice(value, 20)]
@@ -154,25 +158,59 @@ def _more(count: int, what: str) -> str:
 def _pandas_frame(frame: Any) -> dict[str, Any]:
     rows, columns = frame.shape
     counted = rows * columns <= COUNTABLE
+    names = frame.columns[:KEYS].tolist()
+    arrays = _columns(frame, min(columns, COLUMNS))
     parts = []
-    shown = range(min(columns, COLUMNS))
-    for place in shown:
-        column = frame.iloc[:, place]
-        missing = int(column.isna().sum()) if counted else 0
+    for name, array in zip(names, arrays):  # noqa: B905  `strict` came after Python 3.9
+        missing = _missing(array) if counted else 0
         told = f", {missing:,} missing" if missing else ""
-        parts.append(f"{_label(frame.columns[place])} ({column.dtype}{told})")
+        parts.append(f"{_label(name)} ({dtype_name(array.dtype)}{told})")
     detail = ", ".join(parts) + _more(columns - len(parts), "columns")
     if not is_from(frame.index, "pandas", "RangeIndex"):
         detail += f"; index {_label(frame.index.name) if frame.index.name else ''}".rstrip()
-        detail += f" ({frame.index.dtype})"
-    heads = [_row(frame.iat[row, place] for place in shown) for row in range(min(rows, 2))]
+        detail += f" ({dtype_name(frame.index.dtype)})"
+    firsts = [_first(array, 2) for array in arrays]
+    heads = [_row(first[row] for first in firsts) for row in range(min(rows, 2))]
     return {
-        "shape": shape(frame),
-        "size": int(frame.memory_usage(deep=False).sum()),
+        "shape": [rows, columns],
+        "size": _size(frame, arrays if len(arrays) == columns else None),
         "detail": detail,
-        "keys": _keys(frame.columns),
+        "keys": _keys(names),
         "preview": ", ".join(heads),
     }
+
+
+def _columns(frame: Any, count: int) -> list[Any]:
+    """Give the arrays of the first columns, past the tables that pandas would make of each."""
+    try:
+        every = frame._iter_column_arrays()  # noqa: SLF001  what pandas has instead is slow
+    except AttributeError:  # another version may lack it
+        return [frame.iloc[:, place] for place in range(count)]
+    return list(itertools.islice(every, count))
+
+
+def _missing(array: Any) -> int:
+    """Count the missing values of a column."""
+    if type(array).__name__ != "ndarray":
+        return int(array.isna().sum())
+    if array.dtype.kind in "iub":
+        return 0
+    if array.dtype.kind == "f":
+        numpy = sys.modules["numpy"]
+        return int(numpy.count_nonzero(numpy.isnan(array)))
+    return int(sys.modules["pandas"].isna(array).sum())
+
+
+def _first(array: Any, count: int) -> list[Any]:
+    part = array[:count]
+    return part.tolist() if type(array).__name__ == "ndarray" else list(part)
+
+
+def _size(table: Any, arrays: list[Any] | None) -> int:
+    """Give the bytes of a table whose columns are known, or ask it, which takes longer."""
+    if arrays is None:
+        return int(table.memory_usage(deep=False).sum())
+    return sum(int(array.nbytes) for array in arrays) + int(table.index.memory_usage(deep=False))
 
 
 def _label(name: Any) -> str:
@@ -184,18 +222,34 @@ def _row(values: Iterable[Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    # numpy's scalars print as np.float64(39.1); the number is what a reader wants.
-    return show(value.item() if is_from(value, "numpy", "generic") else value, 40)
+    kind = type(value)
+    if kind is float:  # more digits tell a reader nothing
+        return text if len(text := repr(value)) <= DIGITS else f"{value:.6g}"
+    if kind is int or kind is str or kind is bool:
+        return show(value, 40)
+    if is_from(value, "numpy", "generic"):  # np.float64(39.1), as it shows itself, is 39.1
+        plain = value.item()
+        return show(value, 40) if type(plain) is kind else _cell(plain)
+    return cut(str(value), 40) if is_from(value, "pandas", "Timestamp") else show(value, 40)
+
+
+def _pandas_index(index: Any) -> dict[str, Any]:
+    return _values(index, index, int(index.memory_usage(deep=False)))
 
 
 def _pandas_series(series: Any) -> dict[str, Any]:
-    missing = int(series.isna().sum()) if len(series) <= COUNTABLE else 0
-    name = f", name {_label(series.name)}" if series.name is not None else ""
+    array = getattr(series, "_values", series)
+    return _values(series, array, _size(series, [array]))
+
+
+def _values(told: Any, array: Any, size: int) -> dict[str, Any]:
+    missing = _missing(array) if len(array) <= COUNTABLE else 0
+    name = f", name {_label(told.name)}" if told.name is not None else ""
     return {
-        "shape": shape(series),
-        "size": int(series.memory_usage(deep=False)),
-        "detail": f"{series.dtype}{f', {missing:,} missing' if missing else ''}{name}",
-        "preview": _row(series[:5]) + _more(len(series) - 5, "values"),
+        "shape": [len(array)],
+        "size": size,
+        "detail": f"{dtype_name(array.dtype)}{f', {missing:,} missing' if missing else ''}{name}",
+        "preview": _row(_first(array, 5)) + _more(len(array) - 5, "values"),
     }
 
 
@@ -203,7 +257,7 @@ def _array(array: Any) -> dict[str, Any]:
     return {
         "shape": shape(array),
         "size": int(array.nbytes),
-        "detail": str(array.dtype),
+        "detail": dtype_name(array.dtype),
         "preview": _row(array.flat[:5].tolist()) + _more(array.size - 5, "values"),
     }
 
@@ -229,7 +283,8 @@ _SHAPED = (
 )
 _TABLES: list[tuple[str, tuple[str, ...], Callable[[Any], dict[str, Any]]]] = [
     ("pandas", ("DataFrame",), _pandas_frame),
-    ("pandas", ("Series", "Index"), _pandas_series),
+    ("pandas", ("Series",), _pandas_series),
+    ("pandas", ("Index",), _pandas_index),
     ("numpy", ("ndarray",), _array),
     ("polars", ("DataFrame",), _polars_frame),
     ("polars", ("LazyFrame",), lambda frame: {"detail": "lazy, not computed"}),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .builtin import Content, ranged
+from .guard import dtype_name
 from .walk import Parts, Walk
 
 
@@ -43,7 +44,7 @@ def _is_masked(value: Any) -> bool:
 def _items(walk: Walk, array: Any) -> Parts:
     """Tell the items of an array as bytes, or as parts where they are objects."""
     dtype = array.dtype
-    head = ("items", str(dtype), array.size)
+    head = ("items", dtype_name(dtype), array.size)
     if dtype.names is not None:  # what lies between the fields is undefined
         return head, [Content(_items(walk, array[name])) for name in dtype.names], False
     at = _flat(array)
@@ -136,8 +137,8 @@ def _column(walk: Walk, array: Any) -> Parts:
     """Tell the values of a column: an array of numpy's or one of pandas' own classes."""
     if type(array).__name__ == "ndarray":
         return _items(walk, array)
-    kind, dtype = type(array).__name__, str(array.dtype)
-    head = (kind, dtype, len(array))
+    kind = type(array).__name__
+    head = (kind, dtype_name(array.dtype), len(array))
     if hasattr(array, "_pa_array"):
         return head, [Content(_chunked(walk, array._pa_array))], False
     if kind == "Categorical":

@@ -34,6 +34,8 @@ PROBE = 64
 PLAIN = frozenset((int, float, bool, str, bytes, type(None)))
 """Classes whose values pickle writes by their value alone, at the speed of C."""
 
+_PLAIN_IDS = frozenset(map(id, PLAIN))
+
 Head = Any
 """What tells a part from others but for its own parts: plain values and tuples of them."""
 
@@ -263,8 +265,7 @@ def kinds_of(items: Sequence[Any]) -> set[type]:
 
 
 def _is_plain(item: Any) -> bool:
-    kind = type(item)
-    return kind is str or kind is int or kind is float or any(kind is one for one in PLAIN)
+    return id(type(item)) in _PLAIN_IDS  # a metaclass may define `__hash__`
 
 
 def _is_long(item: Any) -> bool:

@@ -41,6 +41,26 @@ def test_a_frame_tells_shape_columns_types_missing_values_and_two_rows(kernel: K
     assert frame.size > 3 * 3 * 8  # three values of eight bytes a column, and the index
 
 
+def test_the_rows_of_a_frame_tell_moments_plainly_and_no_more_digits_than_are_read(
+    kernel: Kernel,
+) -> None:
+    frame = listed(
+        kernel,
+        "import pandas as pd\n"
+        "df = pd.DataFrame({'day': pd.to_datetime(['2024-01-01', None]), 'share': [1 / 3, 39.1],"
+        " 'size': pd.array([1, None], dtype='Int64'), 'kind': pd.Categorical(['a', None]),"
+        " 'mixed': [12345678901.5, 'x'], 'z': [1 + 2j, 3]})",
+    )["df"]
+    assert frame.detail == (
+        "day (datetime64[us], 1 missing), share (float64), size (Int64, 1 missing), "
+        "kind (category, 1 missing), mixed (object), z (complex128)"
+    )
+    assert frame.preview == (
+        "(2024-01-01 00:00:00, 0.333333, 1, 'a', 1.23457e+10, (1+2j)), "
+        "(NaT, 39.1, <NA>, nan, 'x', (3+0j))"
+    )
+
+
 def test_awkward_frames_are_listed(kernel: Kernel) -> None:
     found = listed(
         kernel,

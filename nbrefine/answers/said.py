@@ -88,7 +88,9 @@ def spoken(text: str, form: AnswerForm) -> str | None:
     return " ".join(f"@{name}[{found[name]}]" for name in form.fields)
 
 
-_SAID = re.compile(r"^[ \t]*(?P<mark>(?:[*_#>`][*_#>` ]*)?)ANSWER[*_` ]*:[*_` \t]*(?P<rest>.*)$", re.MULTILINE)
+_SAID = re.compile(
+    r"^[ \t]*(?P<mark>(?:[*_#>`][*_#>` ]*)?)ANSWER[*_` ]*:[*_` \t]*(?P<rest>.*)$", re.MULTILINE
+)
 
 
 def _said(text: str) -> str | None:
@@ -116,7 +118,8 @@ def _value_problem(name: str, value: str, told: str) -> str:
         choices = " or ".join(map(repr, asked.choices))
         return f"`{name}` is {shown!r}, but must be {choices}.{_choosing(name, value, asked)}"
     if asked.number and not _is_number(value):
-        return f"`{name}` is {shown!r}, but must be a number."
+        missing = " Are there missing values? Leave them out." if plain(value) == "nan" else ""
+        return f"`{name}` is {shown!r}, but must be a number.{missing}"
     if asked.explained and value == asked.placeholder:
         return f"`{name}` is {shown!r}, which only stands for the value. Put the value there."
     return ""

@@ -117,8 +117,10 @@ def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
 def test_a_word_is_refused_where_a_number_is_asked_for() -> None:
     form = fields('@a[x] where "x" is a number.')
     assert problem("@a[high]", form) == "`a` is 'high', but must be a number."
-    for value in ("-1,234.5", "1e-9", "nan", "0"):
+    for value in ("-1,234.5", "1e-9", "0"):
         assert problem(f"@a[{value}]", form) == ""
+    assert problem("@a[inf]", form) == "`a` is 'inf', but must be a number."
+    assert problem("@a[nan]", form).endswith("Are there missing values? Leave them out.")
 
 
 def test_what_only_stands_for_the_value_is_refused() -> None:

@@ -93,9 +93,9 @@ def not_held(steps: Sequence[int]) -> str:
     return f"not all checks of {listed} held; the best attempt was kept there"
 
 
-def gave_up(episode: Episode, now: Progress, given_up: Collection[int]) -> Stop:
+def gave_up(episode: Episode, now: Progress) -> Stop:
     """Say what was given up, and how far the best attempt at it had come."""
-    parts = [_told(episode, number) for number in sorted(given_up)]
+    parts = [_told(episode, number) for number in now.given_up]
     parts += [
         f"step {number} was not begun, since it needs what is missing" for number in now.blocked
     ]

@@ -87,7 +87,7 @@ def test_the_best_attempt_ran_and_passed_most_and_came_first() -> None:
 
 def test_what_was_given_up_and_what_needs_it_is_named() -> None:
     tried = episode(turn(1, 1, accepted=True), turn(2, 2, passed=1), turn(3, 2))
-    stop = gave_up(tried, course().now(tried, {2}), {2})
+    stop = gave_up(tried, course().now(tried, {2}))
     assert stop.reason == "gave-up"
     assert stop.detail.split("; ") == [
         "step 2 (Clean) was given up after 2 attempts",

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 
 from . import prctl
+
+_ROUNDS = 2000  # what is ended leaves its own children to us, so the last round finds none
+_AGAIN = 0.001  # seconds
 
 
 class Folders:
@@ -50,6 +54,10 @@ class Folders:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)  # its group may be one that it made since
 
+    def free(self, pid: int) -> None:
+        """End what a child that has ended has left and may hold it, before it is waited for."""
+        end_orphans(self._children)
+
     def let_go(self, pid: int) -> None:
         """Clear away what a child that has ended has left; nothing happens for another process."""
         folder = self._children.pop(pid, None)
@@ -75,16 +83,17 @@ def end_orphans(spared: dict[int, str]) -> None:
     ----------
     spared: children of this process that were none of others.
     """
-    for _ in range(
-        1000
-    ):  # what is ended leaves its own children to us, so the last round finds none
+    for _ in range(_ROUNDS):
         orphans = [pid for pid in prctl.children(os.getpid()) if pid not in spared]
         if not orphans:
             return
         for pid in orphans:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+        # All are ended before any is waited for: one may be traced by the next.
+        ended = [os.waitpid(pid, os.WNOHANG)[0] for pid in orphans]
+        if not any(ended):
+            time.sleep(_AGAIN)
 
 
 def remove(folder: str) -> None:

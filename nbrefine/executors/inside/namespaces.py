@@ -125,19 +125,44 @@ class Rooms:
         if pid in self._taken:
             self._taken[pid].close()
 
+    def free(self, pid: int) -> None:
+        """End what a child that has ended has left and may hold it, before it is waited for."""
+        self.kill(pid)
+
     def let_go(self, pid: int) -> None:
         """End what a child that has ended has left; nothing happens for another process."""
         room = self._taken.pop(pid, None)
-        if room is not None and room.is_empty():
+        if room is None:
+            return
+        if room.is_empty() and not self._reap_strays():
             self._idle.append(room)
-        elif room is not None:
+        else:
             room.close()
             self._closed.append(room)
 
     def sweep(self) -> int | None:
         """Reap what has ended of closed rooms; give the milliseconds until more may have."""
+        if not self._closed:
+            return None
+        self._reap_strays()  # as a room ends only after them
         self._closed = [each for each in self._closed if not each.is_gone()]
         return _SWEEP if self._closed else None
+
+    def _reap_strays(self) -> bool:
+        """Reap what candidates have made children of this process; tell whether there were any.
+
+        They do so by CLONE_PARENT, and nobody knows which room such a child is in.  One that has
+        ended counts, as it may have made another meanwhile.
+        """
+        rooms = (*self._idle, *self._taken.values(), *self._closed)
+        own = {*self._taken, *(each.keeper for each in rooms)}
+        try:
+            strays = set(prctl.children(os.getpid())) - own
+        except OSError:
+            return True
+        for each in strays:
+            os.waitpid(each, os.WNOHANG)
+        return bool(strays)
 
 
 class _Room:
@@ -152,8 +177,8 @@ class _Room:
         _unshare(_NEW_PROCESSES)
         said, say = os.pipe()
         try:
-            self._keeper = os.fork()
-            if self._keeper == 0:
+            self.keeper = os.fork()
+            if self.keeper == 0:
                 _keep(say)
             self.bounded = os.read(said, 1) == b"+"
         finally:
@@ -170,12 +195,12 @@ class _Room:
         if self._numbers < 0:
             return False
         with contextlib.suppress(OSError):
-            return not prctl.children(self._keeper)
+            return not prctl.children(self.keeper)
         return False
 
     def is_gone(self) -> bool:
         """Tell whether it has ended with all that was in it, once it is closed."""
-        return os.waitpid(self._keeper, os.WNOHANG)[0] != 0
+        return os.waitpid(self.keeper, os.WNOHANG)[0] != 0
 
     def close(self) -> None:
         """End all that is in it; a second call does nothing."""
@@ -183,7 +208,7 @@ class _Room:
             os.close(self._numbers)
             self._numbers = -1
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._keeper, signal.SIGKILL)
+                os.kill(self.keeper, signal.SIGKILL)
 
 
 def _keep(say: int) -> NoReturn:

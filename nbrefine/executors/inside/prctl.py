@@ -43,7 +43,10 @@ def children(pid: int) -> list[int]:
     """
     file = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return [int(each) for each in os.read(file, 1 << 16).split()]
+        parts = []
+        while part := os.read(file, 1 << 16):  # a page at a time
+            parts.append(part)
+        return [int(each) for each in b"".join(parts).split()]
     finally:
         os.close(file)
 

@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,6 +22,7 @@ MOST_DESCRIPTORS = 4096
 
 _WORDS = 1000  # bytes that are told of what is in the way
 _BROKEN = 70  # EX_SOFTWARE of sysexits.h
+_AGAIN = 0.001  # seconds
 
 
 class Nursery:
@@ -64,12 +66,16 @@ class Nursery:
         connection = self._connection.fileno()
         self._poll.register(connection, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in self._poll.poll(self._homes.sweep())}
-            for number, child in list(self._children.items()):
-                if child.watch in ready:
-                    self._reap(number)
-            if connection in ready:
+            if connection in self._wait():
                 self._take()
+
+    def _wait(self) -> set[int]:
+        """Wait until something happens, reap the children that have ended; give what is ready."""
+        ready = {fd for fd, _ in self._poll.poll(self._homes.sweep())}
+        for number, child in list(self._children.items()):
+            if child.watch in ready:
+                self._reap(number)
+        return ready
 
     def _take(self) -> None:
         message, fds = self._wire.receive(self._connection)
@@ -147,8 +153,13 @@ class Nursery:
 
     def _reap(self, number: int) -> None:
         """Tell how a child has ended, and clear away what it has left."""
-        child = self._children.pop(number)
-        _, status = os.waitpid(child.pid, 0)
+        child = self._children[number]
+        pid, status = os.waitpid(child.pid, os.WNOHANG)
+        if pid == 0:  # what traces it, as one that it has started may, has not let go of it
+            self._homes.free(child.pid)
+            time.sleep(_AGAIN)
+            return
+        del self._children[number]
         self._homes.let_go(child.pid)
         trouble = os.read(child.trouble, _WORDS).decode(errors="replace")
         self._poll.unregister(child.watch)
@@ -158,11 +169,11 @@ class Nursery:
 
     def _end(self) -> NoReturn:
         """Leave with all that was forked, as the connection has ended."""
+        self._poll.unregister(self._connection)
         for child in self._children.values():
             self._homes.kill(child.pid)
-        for child in self._children.values():
-            os.waitpid(child.pid, 0)
-            self._homes.let_go(child.pid)
+        while self._children:
+            self._wait()
         os._exit(0)
 
     def _tell(self, message: dict[str, Any]) -> None:

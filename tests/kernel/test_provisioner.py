@@ -375,6 +375,7 @@ def outputs(name: str, folder: Path) -> list[list[dict[str, Any]]]:
     return [[dict(each) for each in cell.outputs] for cell in book.cells]
 
 
+@pytest.mark.slow
 def test_nbclient_runs_200_cells_with_the_same_outputs(
     install: Callable[..., str], kernelspec: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -93,8 +93,10 @@ async def attempt(
             acceptance = await session.accept(
                 place, point, result, left, tested=tested, timeout=timeout, tentative=tentative
             )
-            kept, point, note = acceptance.failed is None, acceptance.point, acceptance.note
-            files = acceptance.files or files
+            kept, before, note = acceptance.failed is None, point, acceptance.note
+            files, point = acceptance.files or files, acceptance.point
+            if kept:
+                point.goes_on_from(before, files)
             if acceptance.failed is not None:
                 isolation, result = "none", acceptance.failed
                 report = _not_run(task) if task.tests else None

@@ -39,7 +39,7 @@ class Point:
         self.accepted = accepted
         self.seconds = seconds
         self.files: Mapping[str, str] = {}
-        """What was first done to each file of the working folder, as far as that was held back."""
+        """What accepted cells first did to each file of the working folder, as far as is known."""
         self.seen: Snapshot | None = None
         """What the namespace holds there, once somebody has looked."""
         self.copy: Copy | None = None

@@ -231,7 +231,14 @@ class Session:
             await self._ask(why)
         if isolation == "rebuild":
             await self._go_to(point)
-        seen = await snapshot(self.kernel.core)
+        try:
+            seen = await snapshot(self.kernel.core)
+        except KernelDeadError:
+            if not self.ours:
+                raise
+            await self._go_to(point)  # it had ended a moment ago, and nobody knew
+            isolation, why = "rebuild", "the kernel had ended"
+            seen = await snapshot(self.kernel.core)
         self._intact = False
         return Place(self.kernel, isolation, why, self.kernel.epoch, seen, kept)
 
@@ -297,7 +304,7 @@ class Session:
         await self.kernel.restart()
         setup = [("the setup", self._setup.source)] if self._setup is not None else []
         cells = [*setup, *numbered(point.accepted)]
-        if point.files:  # which a branch had held back, and which are there
+        if self._branches and point.files:  # which no attempt has touched since
             await run_without_files(self.kernel, cells, point.seconds, (), point.made)
         else:
             await run_again(self.kernel, cells, point.seconds)
@@ -422,7 +429,6 @@ class Session:
                 await self._keep_what_is_left(point)
                 await keep_before(self.undo, place.kernel, len(point.accepted))
                 files = await self.kernel.adopt(place.kernel)
-                new.goes_on_from(point, files)
             self._intact = (place.isolation == "fork" or place.intact) and not tested
             self.here = new
         return Acceptance(new, files)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Unpack
 from uuid import uuid4
 
+from nbrefine._portal import blocking
 from nbrefine.budget import Budget
 from nbrefine.driver import EpisodeRun
 from nbrefine.env.approval import Approve
@@ -23,21 +24,6 @@ from nbrefine.plan.settings import Settings, complete
 from nbrefine.plan.solving import KIND, AnyModel, Work, begin, undo_of
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Plan, Subtask, Turn, utc_now
-
-
-def resume(path: str | Path, **options: Any) -> Episode:
-    """Go on with a recorded episode that was stopped or killed, and give the whole of it.
-
-    Parameters
-    ----------
-    path: its notebook, which is written on.
-    options: see `start_resuming`.
-
-    Raises
-    ------
-    NbrefineError: the host's or the caller's trouble; its `episode` holds the turns so far.
-    """
-    return start_resuming(path, **options).result()
 
 
 def start_resuming(
@@ -83,7 +69,7 @@ def start_resuming(
         recorder.close()
         raise
     return _go_on(
-        replace(episode, stop=None),
+        replace(episode, stop=None, grade=None),
         path,
         recorder,
         settings=settings,
@@ -96,6 +82,15 @@ def start_resuming(
         rules=rules,
         budget=budget,
     )
+
+
+@blocking(start_resuming)
+def resume() -> None:
+    """Go on with a recorded episode that was stopped or killed, and give the whole of it.
+
+    Parameters and errors are those of `start_resuming`; an error's `episode` holds the turns so
+    far.
+    """
 
 
 def branch_off(
@@ -139,10 +134,14 @@ def branch_off(
     if os.path.realpath(path) == os.path.realpath(record):
         raise UsageError("The new episode would replace the old one", hint="Choose another name")
     episode = _of_solve(path)
+    begun = _up_to(episode, step, instruction)
+    recorder = Recorder(record, overwrite=overwrite)
+    # What it may hold is of an episode that is replaced.
+    undo_of(record, path.parent).drop()
     return _go_on(
-        _up_to(episode, step, instruction),
+        begun,
         path,
-        Recorder(record, overwrite=overwrite),
+        recorder,
         settings=settings,
         model=model,
         base_url=base_url,
@@ -202,6 +201,7 @@ def _up_to(episode: Episode, step: int, instruction: str) -> Episode:
         turns=turns,
         plans=_plans(episode, turns, step, instruction),
         answer=None,
+        grade=None,
         stop=None,
     )
 

@@ -79,7 +79,8 @@ def answering(
     at: the step; 0 for never.
     share: how far into it, as a share of how long the step before has taken.
     full: the step from which on the journal cannot grow, as on a disk that is full; 0 for none.
-    ended: the step before which all processes of the kernel are killed; 0 for none.
+    ended: the step before which all processes of the kernel are killed, as they are two steps
+        later; 0 for none.
     """
     began = [time.monotonic()]
 
@@ -93,12 +94,13 @@ def answering(
         if step == full:
             size = Path(RECORD).with_suffix(".nbrefine.jsonl").stat().st_size
             resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, resource.RLIM_INFINITY))
-        if step == ended:
+        if ended and step in (ended, ended + 2):
             beneath = psutil.Process().children(recursive=True)
             for process in beneath:
                 process.kill()
-            psutil.wait_procs(beneath, timeout=30)
-            time.sleep(0.5)  # in which a model would have thought
+            if step == ended:  # or nobody knows yet
+                psutil.wait_procs(beneath, timeout=30)
+                time.sleep(0.5)
         return f"```python\n{cell(step)}```"
 
     return answer

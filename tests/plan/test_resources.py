@@ -101,7 +101,7 @@ def test_after_trouble_and_refusals_nothing_else_is_there() -> None:
         with pytest.raises(UsageError):
             resume("e.ipynb", model=[STEP], kernel="no-such-kernel")
         with pytest.raises(UsageError):
-            solve("Begin.", model=[STEP], record="f.ipynb", style="spoken")
+            solve("Begin.", model=[STEP], record="f.ipynb", style="spoken")  # type: ignore[arg-type]
     with pytest.raises(NbrefineError):
         solve("Begin.", subtasks=STEPS, model=[STEP], setup="1 / 0", record="f.ipynb")
     assert names() == ["e.ipynb"]

@@ -109,7 +109,7 @@ def test_what_cannot_be_gone_on_with_is_refused_and_left_as_it_is(
     with pytest.raises(UsageError, match=r"does not say how to get its model.*Give model="):
         resume(record)
     with pytest.raises(UsageError, match="There is no setting 'max_turn'"):
-        resume(record, model=[WRITE], max_turn=2)
+        resume(record, model=[WRITE], max_turn=2)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="max_turns"):
         resume(record, model=[WRITE], max_turns=0)
     with pytest.raises(UsageError, match="nonsense"):

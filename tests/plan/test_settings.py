@@ -162,7 +162,7 @@ def test_the_form_of_an_answer_is_given_as_a_value_a_mapping_or_in_short() -> No
     )
     assert (episode.answer, reason(episode)) == (None, "max-turns")
     with pytest.raises(UsageError, match="form of an answer"):
-        solve("Say the mean.", answer=3, model=[told])
+        solve("Say the mean.", answer=3, model=[told])  # type: ignore[arg-type]
 
 
 def test_the_prompt_names_data_files_from_the_kernel_s_folder(tmp_path: Path) -> None:

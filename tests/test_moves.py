@@ -47,6 +47,29 @@ def goals(move: Move) -> list[str]:
     return [subtask.goal for subtask in move.subtasks]
 
 
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [
+        (3, 3),
+        ("3", 3),
+        (-1, 1),
+        (None, 1),
+        ([2], 1),
+        (float("nan"), 1),
+        (float("inf"), 1),
+        (10**30, 1_000_000_000),
+    ],
+)
+def test_a_file_is_read_from_a_line_on_that_a_file_may_have(start: Any, line: int) -> None:
+    move = of_call("read_file", path="a.txt", start=start)
+    assert move == ReadFile("a.txt", line)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '```json\n{"a":' + "[" * 100_000 + "\n```"])
+def test_text_that_is_nested_without_end_is_nothing(text: str) -> None:
+    assert isinstance(of_text(text), Nothing)
+
+
 def test_given_code_is_run_as_it_is() -> None:
     move = read_move(Action.from_code("x = 1"), language="python", form=None)
     assert isinstance(move, RunCell)

@@ -5,7 +5,8 @@ A form tells how an answer looks; that it is right is said by checks alone, wher
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from nbrefine.answers import fields_of, problem, spoken
@@ -13,6 +14,7 @@ from nbrefine.env.attempt import tested
 from nbrefine.env.looking import Folder
 from nbrefine.env.points import Point
 from nbrefine.env.session import Session
+from nbrefine.errors import KernelError
 from nbrefine.kernel.names import bind
 from nbrefine.kernel.state.namespace import Plain, plain
 from nbrefine.postconditions import tests_of
@@ -118,26 +120,38 @@ class Answering:
         async with self._session.looking(point) as kernel:
             if kernel.info.language != "python":
                 return f"The value of {name} can only be read in a Python kernel."
-            found: Plain | None = await plain(kernel.core, name)
+            try:
+                found: Plain | None = await plain(kernel.core, name)
+            except KernelError:  # what the value does when it is read is to blame
+                if not kernel.owned:
+                    raise
+                return f"Reading the variable {name} took too long or ended the kernel."
         if found is None:
             return f"There is no variable {name}: bind it in a cell."
         if found.problem:
             return f"The variable {name} holds no plain value: {found.problem}."
+        if found.value is None:
+            return f"The variable {name} is {found.shown}, which is no answer."
         return Answer(found.shown, found.value, turn=number)
 
     async def _files(
         self, said: str, form: AnswerForm, episode: Episode, number: int
     ) -> Answer | str:
-        there = {each.path: each for each in await self._folder.there(form.files)}
+        paths = _normal(form.files)
+        there = {each.path: each for each in await self._folder.there(paths)}
         written = {each.path for each in episode.artifacts}
         ran = episode.accepted
         if ran and all(turn.files is None for turn in ran):
             written |= there.keys()  # nobody could look
-        wrong = [told for path in form.files if (told := _missing(path, there, written))]
+        wrong = [told for path in paths if (told := _missing(path, there, written))]
         if wrong:
             return f"{'; '.join(wrong)}."
-        text = said.strip() or ", ".join(form.files)
-        return Answer(text, files=tuple(there[path] for path in form.files), turn=number)
+        text = said.strip() or ", ".join(paths)
+        return Answer(text, files=tuple(there[path] for path in paths), turn=number)
+
+
+def _normal(paths: Sequence[str]) -> list[str]:
+    return [os.path.normpath(path) for path in paths]
 
 
 def _missing(path: str, there: dict[str, Artifact], written: set[str]) -> str:

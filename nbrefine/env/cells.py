@@ -113,12 +113,23 @@ def hint_for(extraction: Extraction, done: Attempt, stale: str = "") -> str:
     """Say what may have gone wrong in a rejected attempt, as far as that can be guessed."""
     cases = done.tests.cases if done.tests else ()
     raised = "\n".join([str(done.result.error or ""), *(case.message for case in cases)])
-    hints = [one_of_many(extraction.blocks, raised), stale]
+    hints = [one_of_many(extraction.blocks, raised), stale, _unkept(done)]
     if done.result.error is not None:
         variables = done.left.variables if done.left else ()
         keys = {variable.name: variable.keys for variable in variables if variable.keys}
         hints.insert(0, did_you_mean(extraction.code, done.result.error, keys))
     return "\n".join(part for part in hints if part)
+
+
+def _unkept(done: Attempt) -> str:
+    """Say why an attempt was not kept although all went well."""
+    well = done.result.ok and not done.result.exited and (not done.tests or done.tests.solved)
+    if done.accepted or not well:
+        return ""
+    return (
+        "It was not kept, because the session did not answer afterwards: "
+        "leave no object that blocks or ends the process when it is shown."
+    )
 
 
 def undone_by(done: Attempt) -> str:

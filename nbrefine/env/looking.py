@@ -9,12 +9,16 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import os
+import stat
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 
+from nbrefine.errors import KernelError
 from nbrefine.files import Artifact, FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.namespace import describe, look
@@ -29,8 +33,11 @@ LINES = 60
 LINE = 300
 """Characters of a line that are given."""
 
+READ = 50_000_000
+"""Bytes of a file in which lines are looked for."""
+
 LISTED = 30
-"""Files of a folder that are listed."""
+"""Files of a folder, and as many data files, that are listed."""
 
 PICTURES = 4
 """Pictures of one cell that go with a prompt: the last ones."""
@@ -57,7 +64,14 @@ async def variable(kernel: Kernel, name: str) -> Seen:
     if kernel.info.language != "python":
         told = f"Variables of a {kernel.info.language} kernel cannot be inspected"
         return Seen(f"{told}; print {name} in a cell", "", False)
-    found = await look(kernel.core, name)
+    try:
+        found = await look(kernel.core, name)
+    except KernelError:
+        # It answered before, so what the variable does when it is looked at is to blame.
+        if not kernel.owned:
+            raise
+        told = f"Looking at {name} took too long or ended the kernel"
+        return Seen(f"{told}; print a part of it in a cell", "", False)
     if found is None:
         return Seen(f"There is no variable {name}", "", False)
     line, _, rest = describe((found.variable,)).partition("\n")
@@ -118,11 +132,13 @@ class Folder:
     def _described(self) -> str:
         if self._path is None:
             return "\n".join(self._data)
-        lines = [self._line(name, self._path / name) for name in self._data]
+        lines = [self._line(name, self._path / name) for name in self._data[:LISTED]]
+        if more := len(self._data) - LISTED:
+            lines += [f"… and {more:,} more data files"] if more > 0 else []
         found = scan(self._path, ignore=self._ignore)
         if found.problem:
             return "\n".join([*lines, f"The working folder was not listed: {found.problem}"])
-        places = ((self._path / name).resolve() for name in self._data)
+        places = (_real(self._path / name) for name in self._data)
         given = {str(each.relative_to(self._path)) for each in places if self._holds(each)}
         others = [
             path
@@ -138,22 +154,22 @@ class Folder:
         try:
             size = path.stat().st_size
         except OSError:
-            return f"{name} (not there)"
-        told = f"{name} ({_size(size)})"
+            return f"{_in_a_line(name)} (not there)"
+        told = f"{_in_a_line(name)} ({_size(size)})"
         head = _first_line(path) if path.suffix.lower() in _TABLES else ""
         return f"{told}: {head}" if head else told
 
     def _read(self, name: str, start: int) -> Seen:
-        path = self._allowed(name)
+        path, name = self._allowed(name), _in_a_line(name)
         if path is None:
             told = "Only the working folder and the data files of the task can be read"
-            return Seen(f"{told}, and {name!r} is outside of them", "", False)
-        if path.is_dir():
-            inside = "\n".join(sorted(each.name for each in islice(path.iterdir(), 200)))
-            return Seen(f"{name} is a folder", clean_text(inside))
-        if not path.is_file():
-            return Seen(f"There is no file {name}", "", False)
+            return Seen(f"{told}, and {name} is outside of them", "", False)
         try:
+            if path.is_dir():
+                inside = sorted(_in_a_line(each.name) for each in islice(path.iterdir(), 200))
+                return Seen(f"{name} is a folder", "\n".join(inside))
+            if not path.is_file():
+                return Seen(f"There is no file {name}", "", False)
             return _lines(name, path, start)
         except OSError as error:
             return Seen(f"{name} could not be read: {error.strerror or error}", "", False)
@@ -163,20 +179,25 @@ class Folder:
         if not name or "\0" in name:
             return None
         folder = self._path or Path.cwd()
-        real = (folder / name).resolve()
-        data = {(folder / each).resolve() for each in self._data}
+        real = _real(folder / name)
+        data = {_real(folder / each) for each in self._data}
         return real if self._holds(real) or real in data else None
 
     def _holds(self, real: Path) -> bool:
         return self._path is not None and real.is_relative_to(self._path)
 
 
+def _real(path: Path) -> Path:
+    """Give where a path leads, also one that leads nowhere, as a link to itself does."""
+    return Path(os.path.realpath(path))
+
+
 def _artifact(folder: Path, path: str) -> Artifact | None:
     file = folder / path
     try:
-        if not file.is_file():
+        if not _real(file).is_relative_to(folder):
             return None
-        with file.open("rb") as content:
+        with _opened(file) as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
             return Artifact(path, content.tell(), digest)
     except (OSError, ValueError):  # a name that is spelt out, or a file that cannot be read
@@ -184,20 +205,52 @@ def _artifact(folder: Path, path: str) -> Artifact | None:
 
 
 def _lines(name: str, path: Path, start: int) -> Seen:
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
         if b"\0" in (head := file.read(4096)):
             return Seen(f"{name} is a binary file of {_size(size)}{_kind(head)}; it has no lines")
-    with path.open(encoding="utf-8", errors="replace") as text:
-        found = [line.rstrip("\n") for line in islice(text, start - 1, start - 1 + LINES)]
-        last = start + len(found) - 1
-        total = last + sum(1 for _ in text) if found else None
+        file.seek(0)
+        found, total = _found(file, start)
+        whole = file.tell() >= size
     if not found:
-        told = "is empty" if start == 1 else f"has no line {start}"
-        return Seen(f"{name} ({_size(size)}) {told}")
-    shown = [line if len(line) <= LINE else f"{line[:LINE]}…" for line in found]
-    title = f"{name} ({_size(size)}), lines {start} to {last} of {total}"
-    return Seen(title, _safe("\n".join(shown)))
+        told = "is empty" if not size else f"has no line {start}"
+        where = "" if whole else f" in its first {_size(READ)}"
+        return Seen(f"{name} ({_size(size)}) {told}{where}")
+    count = total if whole else f"more than {total}"
+    title = f"{name} ({_size(size)}), lines {start} to {start + len(found) - 1} of {count}"
+    return Seen(title, _safe("\n".join(found)))
+
+
+def _found(file: BufferedReader, start: int) -> tuple[list[str], int]:
+    """Give some lines of a file, long ones cut, and how many there are as far as it is read."""
+    found: list[str] = []
+    number, begins = 0, True
+    # A piece is a line, or a part of one that is so long that it is not held as a whole.
+    while len(found) < LINES and file.tell() < READ and (piece := file.readline(4 * LINE + 4)):
+        number += begins
+        if begins and start <= number < start + LINES:
+            line = piece.decode("utf-8", "replace").rstrip("\r\n")
+            found.append(line if len(line) <= LINE else f"{line[:LINE]}…")
+        begins = piece.endswith(b"\n")
+    while file.tell() < READ and (piece := file.read(1_000_000)):
+        number += begins + piece.count(b"\n") - piece.endswith(b"\n")
+        begins = piece.endswith(b"\n")
+    return found, number
+
+
+def _opened(path: Path) -> BufferedReader:
+    """Open a file for reading; a pipe or a device, which might never end, is none."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("it is no regular file")
+    return file
+
+
+def _in_a_line(name: str) -> str:
+    """Give a name as a line of text can hold it, whatever signs it is made of."""
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in clean_text(name))
+    return shown if len(shown) <= LINE else f"{shown[:LINE]}…"
 
 
 def _safe(text: str) -> str:
@@ -207,8 +260,8 @@ def _safe(text: str) -> str:
 
 def _first_line(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", errors="replace") as text:
-            line = text.readline(LINE + 1).rstrip("\n")
+        with _opened(path) as file:
+            line = file.readline(4 * LINE + 4).decode("utf-8", "replace").rstrip("\r\n")
     except OSError:
         return ""
     return "" if "\0" in line else line if len(line) <= LINE else f"{line[:LINE]}…"

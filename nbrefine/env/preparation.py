@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from nbrefine.errors import InvalidTaskError
@@ -37,8 +39,15 @@ def check_steps(task: Task, language: str) -> None:
 
     Raises
     ------
-    InvalidTaskError: one does not parse or checks nothing, or the kernel is none of Python's.
+    InvalidTaskError: one does not parse or checks nothing, the kernel is none of Python's, or a
+        file that is the answer lies elsewhere.
     """
+    for path in task.answer.files if task.answer is not None else ():
+        if Path(path).is_absolute() or Path(os.path.normpath(path)).parts[:1] in ((), ("..",)):
+            raise InvalidTaskError(
+                f"{path!r} is no file of the working folder, so no answer can be it",
+                hint="Give its path relative to that folder",
+            )
     groups = [subtask.postconditions for subtask in task.subtasks]
     groups += [task.answer.postconditions] if task.answer is not None else []
     conditions = [condition for group in groups for condition in group]

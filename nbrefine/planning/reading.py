@@ -159,32 +159,55 @@ def plan_of(data: Any) -> tuple[Subtask, ...]:
 def _plan_of(items: list[Any] | None) -> tuple[Subtask, ...]:
     if not items:
         raise UsageError("The plan holds no list of steps", hint=_PLAN)
+    _refuse_long(items)
     entries = [_entry(item, number) for number, item in enumerate(items, start=1)]
     return subtasks_of(entries, origin="model")
+
+
+def _refuse_long(items: list[Any]) -> None:
+    """Refuse what no prompt has room for, and what cannot even be shown in an error."""
+    try:
+        size = len(json.dumps(items, ensure_ascii=False, default=str, skipkeys=True))
+    except RecursionError:
+        raise UsageError("The plan is nested too deeply", hint=_PLAN) from None
+    except ValueError:  # its digits are more than Python writes
+        raise UsageError("The plan holds a number that is too long", hint=_PLAN) from None
+    if size > _LONGEST:
+        raise UsageError(f"A plan of {size:,} characters is too long", hint=_PLAN)
 
 
 _LONGEST = 40_000
 _PLAN = "Write one goal on each line, numbered 1., 2., 3."
 _QUOTE = "Put a text that holds a colon or begins with a sign in quotes"
-_STRUCTURED = re.compile(r"^[\s\[{,-]*[\"']?(goal|needs|checks?)[\"']?\s*:", re.MULTILINE)
+_STRUCTURED = re.compile(r"^[ \t\[{,-]*[\"']?(goal|needs|checks?)[\"']?\s*:", re.MULTILINE)
 """What stands in YAML or JSON that was meant as such, and in no plain list."""
 
 
 def _unfenced(text: str) -> str:
-    found = re.search(r"^\s*```[^\n]*\n(.*?)^\s*```", text, re.DOTALL | re.MULTILINE)
+    found = _FENCED.search(text)
     return found[1] if found else text
+
+
+_FENCED = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 
 def _structure(text: str) -> tuple[Any, str]:
     """Give what a text holds as JSON or YAML, and why it is neither, or ""."""
-    import yaml
-
     try:
         return json.loads(text, object_pairs_hook=_once), ""
     except json.JSONDecodeError:
-        pass
+        return _as_yaml(text)
     except RecursionError:
         return None, "it is nested too deeply"
+    except UsageError:  # a ValueError, too
+        raise
+    except ValueError:
+        return None, "a number in it is too long"
+
+
+def _as_yaml(text: str) -> tuple[Any, str]:
+    import yaml
+
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
             return None, "it refers to another part of itself with *"
@@ -199,6 +222,10 @@ def _structure(text: str) -> tuple[Any, str]:
         return None, "it is nested too deeply"
     except yaml.YAMLError as error:  # a sign that YAML has no place for
         return None, str(error).splitlines()[0]
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - YAML's values raise anything, as a 13th month does
+        return None, f"a value in it cannot be read ({type(error).__name__})"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

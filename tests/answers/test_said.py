@@ -114,6 +114,12 @@ def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
     assert problem('@a["Yes"]', form) == ""
 
 
+def test_blanks_are_read_once() -> None:
+    """A pattern that can share them out in many ways would try all of them."""
+    assert spoken(" " * 300_000, AnswerForm("text")) is None
+    assert spoken("  **ANSWER:** 4 **", AnswerForm("text")) == "4"
+
+
 def test_a_word_is_refused_where_a_number_is_asked_for() -> None:
     form = fields('@a[x] where "x" is a number.')
     assert problem("@a[high]", form) == "`a` is 'high', but must be a number."

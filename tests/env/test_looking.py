@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import os
 import struct
 from collections.abc import Coroutine
 from pathlib import Path
@@ -64,6 +65,55 @@ def test_only_the_folder_and_the_data_files_can_be_read(tmp_path: Path) -> None:
         assert (seen.found, "outside" in seen.title) == (False, True)
     assert read(closed, "nothing.txt") == Seen("There is no file nothing.txt", "", found=False)
     assert "data.txt" in read(closed, ".").text
+
+
+def test_a_file_is_read_as_far_as_that_costs_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbrefine.env.looking.READ", 5_000)
+    (tmp_path / "one.json").write_text("x" * 200_000)
+    seen = read(Folder(tmp_path), "one.json")
+    assert seen.title == "one.json (200.0 kB), lines 1 to 1 of more than 1"
+    assert seen.text == "x" * 300 + "…"
+    with (tmp_path / "holes.txt").open("w") as file:
+        file.write("ab\n" * 2_000)
+        file.truncate(10_000_000_000)
+    title = read(Folder(tmp_path), "holes.txt").title
+    assert title.startswith("holes.txt (10000.0 MB), lines 1 to 60 of more than ")
+    title = read(Folder(tmp_path), "holes.txt", 1_000_000_000).title
+    assert title == "holes.txt (10000.0 MB) has no line 1000000000 in its first 5.0 kB"
+    (tmp_path / "three.txt").write_bytes(b"a\r\n\r\nc")
+    seen = read(Folder(tmp_path), "three.txt", 1)
+    assert (seen.title, seen.text) == ("three.txt (6 B), lines 1 to 3 of 3", "a\n\nc")
+
+
+def test_what_is_no_file_of_the_folder_is_neither_waited_for_nor_followed(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "in", tmp_path / "secret.csv"
+    folder.mkdir()
+    secret.write_text("key\n")
+    os.mkfifo(folder / "pipe.csv")
+    (folder / "self.csv").symlink_to("self.csv")
+    (folder / "away.csv").symlink_to(secret)
+    data = Folder(folder, data=["pipe.csv", "self.csv"])
+    assert run(data.described()).splitlines() == ["pipe.csv (0 B)", "self.csv (not there)"]
+    names = ["pipe.csv", "self.csv", "x" * 5_000, "/".join(["x" * 200] * 50), "self.csv/x"]
+    assert [read(data, name).found for name in names] == [False] * 5
+    assert max(len(read(data, name).title) for name in names) < 400
+    assert run(data.there(["pipe.csv", "self.csv", "away.csv", "../secret.csv"])) == ()
+
+
+def test_a_name_stays_in_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a\nb.csv").write_text("h\n")
+    (tmp_path / "c\x1b[31m").write_text("red")
+    folder = Folder(tmp_path)
+    assert run(folder.described()).splitlines() == ["a\\nb.csv (2 B): h", "c\\x1b[31m (3 B)"]
+    assert read(folder, "a\nb.csv").title == "a\\nb.csv (2 B), lines 1 to 1 of 1"
+    assert read(folder, ".").text == "a\\nb.csv\nc\\x1b[31m"
+
+
+def test_many_data_files_are_counted(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, data=[f"{n}.csv" for n in range(LISTED + 3)])
+    assert run(folder.described()).splitlines()[-1] == "… and 3 more data files"
 
 
 def test_secrets_in_files_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbrefine.errors import UsageError
-from nbrefine.planning import MOST_SUBTASKS, plan_of, read_plan, subtasks_of
+from nbrefine.planning import MOST_SUBTASKS, plan_of, read_plan, reading, subtasks_of
 from nbrefine.postconditions import file_written, frame, holds
 from nbrefine.values import Subtask
 
@@ -186,6 +187,10 @@ def test_what_models_call_needs_and_checks() -> None:
         ("- title: a\n  step: b", 'Step 1: unknown key "step"'),
         ("- a\n- 5", "Step 2 is 5, which is no goal"),
         ("- a\n-", "Step 2 is None, which is no goal"),
+        ("- goal: a\n  check: 2020-13-45", "The plan is no YAML: a value in it cannot be read"),
+        ("- goal: a\n  check: !!bool x", "The plan is no YAML: a value in it cannot be read"),
+        ('[{"goal": "a", "needs": ' + "9" * 5_000 + "}]", "The plan is no YAML: a number in it"),
+        ("- a\n- 0x" + "f" * 5_000, "The plan holds a number that is too long"),
         ("- a\n- goal: ''", "Step 2 has the goal '', which says nothing"),
         ("1. a\n2.\n3. c", "Step 2 has the goal '', which says nothing"),
         (
@@ -205,6 +210,30 @@ def test_what_cannot_be_followed_is_told_so_that_it_can_be_fed_back(
     assert problem in str(refused.value)
     assert refused.value.hint
     assert len(str(refused.value)) < 400
+
+
+def test_what_reads_like_another_value_is_a_goal_all_the_same() -> None:
+    assert goals("- 2020-13-45\n- b") == ["2020-13-45", "b"]
+
+
+def test_data_without_bounds_is_refused() -> None:
+    nested: list[Any] = []
+    for _ in range(3_000):
+        nested = [nested]
+    for items, problem in (
+        ([{"goal": "x" * 50_000}], "A plan of 50,0.. characters is too long"),
+        ([{"goal": "a", "check": {"assert": "x", "told": "y" * 50_000}}], "is too long"),
+        ([{"goal": nested}], "nested too deeply"),
+        ([10**5_000], "a number that is too long"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            plan_of(items)
+
+
+@pytest.mark.parametrize("pattern", [reading._STRUCTURED, reading._FENCED])
+def test_blank_lines_are_read_once(pattern: re.Pattern[str]) -> None:
+    """A pattern that runs over the ends of lines, from each of them on, would take for ever."""
+    assert pattern.search("\n" * 300_000) is None
 
 
 def test_a_plan_that_grows_without_bounds_is_refused_at_once() -> None:

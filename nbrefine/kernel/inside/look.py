@@ -25,6 +25,8 @@ ITEMS = 20
 """Entries of a container that are shown."""
 PARTS = 10_000
 """Values that a plain value may consist of."""
+BITS = 14_000
+"""Bits of a whole number: its digits, in base 10, are fewer than Python refuses to write."""
 
 
 def look(emit: Emit, name: str, room: int) -> dict[str, Any] | None:
@@ -186,8 +188,10 @@ class _Plain:
         if self._left < 0:
             raise _NotPlainError(f"it has more than {PARTS:,} parts")
         kind = type(value)
-        if value is None or kind in (bool, int):
+        if value is None or kind is bool:
             return value
+        if kind is int:
+            return self._whole(value)
         if kind is str:
             return clean(value)
         if kind is float:
@@ -199,6 +203,11 @@ class _Plain:
         if kind in (set, frozenset):
             return [self.of(each) for each in sorted(value, key=repr)]
         return self._foreign(value)
+
+    def _whole(self, value: int) -> int:
+        if value.bit_length() > BITS:
+            raise _NotPlainError(f"a whole number of more than {BITS:,} bits is too long to write")
+        return value
 
     def _key(self, key: Any) -> str:
         plain = self.of(key)

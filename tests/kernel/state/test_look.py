@@ -144,10 +144,11 @@ def test_keys_become_text_and_tuples_lists(kernel: Kernel) -> None:
         ("slow", "Slow"),
         ("loop", "nested too deeply"),
         ("big", "10,000 parts"),
+        ("digits", "too long to write"),
     ],
 )
 def test_what_is_no_plain_data_says_why(kernel: Kernel, name: str, why: str) -> None:
-    assert kernel.run("big = np.zeros(20_000)").result().ok
+    assert kernel.run("big = np.zeros(20_000); digits = [10**5_000]").result().ok
     found = read(kernel, name)
     assert (found.value, why in found.problem) == (None, True)
 

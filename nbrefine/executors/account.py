@@ -32,7 +32,7 @@ class Account:
     """Why the code did not run to its end."""
     seconds: dict[str, float] = field(default_factory=dict)
     done: bool = False
-    """Whether the tester has told all, so that it ends by itself."""
+    """Whether the tester has told all."""
     broken: bool = False
     """Whether the process of the tests broke down under what the code gave it."""
 

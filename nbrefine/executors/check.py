@@ -78,8 +78,7 @@ async def check(
             finally:
                 candidate.kill()
         finally:
-            if not account.done:
-                tester.kill()
+            tester.kill()
         return account.result(
             stdout=await stdout.text(),
             stderr=await stderr.text(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nbrefine.errors import ExecutorError, UsageError
@@ -258,6 +259,19 @@ def test_a_check_takes_its_time_from_when_it_runs(bench: Bench) -> None:
     began = time.monotonic()
     result = bench.check(ADD, "assert add(1, 2) == 3").result()
     assert 0 < result.report.seconds <= time.monotonic() - began
+
+
+def test_no_time_passes_for_code_that_the_host_has_not_begun() -> None:
+    with Bench(workers=1) as bench:
+        before = set(psutil.Process().children(recursive=True))
+        bench.check(ADD, "assert True").result()
+        started = set(psutil.Process().children(recursive=True)) - before
+        [nursery] = [each for each in started if each.name() == "nb-candidates"]
+        nursery.suspend()
+        run = bench.check(ADD, "assert add(1, 2) == 3", timeout=1.0)
+        time.sleep(2.5)
+        nursery.resume()
+        assert run.result(60).verdict == "solved"
 
 
 def test_what_holds_the_code_is_told_in_words(bench: Bench) -> None:

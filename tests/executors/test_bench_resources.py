@@ -86,6 +86,20 @@ def test_many_checks_and_a_close_leave_nothing(clean: Path) -> None:
         bench.close()  # and once more by the block
 
 
+def test_tests_that_do_not_end_by_themselves_are_ended(clean: Path) -> None:
+    tests = f"""
+import sys, time
+class Endless:
+    def write(self, text): pass
+    def flush(self): time.sleep(600)
+sys.stdout = Endless()
+{TEST}
+"""
+    with Bench(workers=1) as bench:
+        assert bench.check(ADD, tests).result(60).verdict == "solved"
+        until(lambda: not named("nb-tester"))
+
+
 def test_nothing_is_started_before_the_first_check(clean: Path) -> None:
     before = family()
     with Bench():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from nbrefine.executors import Bench
 
 CODE = """
@@ -45,3 +48,15 @@ def test_the_code_is_seeded_with_all_that(bench: Bench) -> None:
     code = "import random\ndef first(): return random.random()"
     tests = "import random\nassert first() == random.Random(0).random() == random.random()"
     assert bench.check(code, tests).result(60).verdict == "solved"
+
+
+def test_the_code_is_seeded_where_the_interpreter_has_hooks_of_its_own(tmp_path: Path) -> None:
+    """`random` draws a new seed in each fork of a process that has imported it."""
+    (tmp_path / "sitecustomize.py").write_text("import random\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    code = "import random\ndef first(): return random.random()"
+    tests = "import random\nassert first() == random.Random(0).random()"
+    with Bench(workers=1, python=str(python)) as bench:
+        assert bench.check(code, tests).result(60).verdict == "solved"

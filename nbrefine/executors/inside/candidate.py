@@ -85,6 +85,14 @@ def serve(calls: socket.socket) -> None:
     server()(calls)
 
 
+def seed() -> None:
+    """Begin as every check does, in the fork itself: hooks for after one may have drawn a seed."""
+    random.seed(0)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(0)
+
+
 def rehearse() -> None:
     """Answer as for a code, so that no process has to do what is only done the first time."""
     interrupt, builtin = signal.getsignal(signal.SIGINT), sys.modules["builtins"]
@@ -104,7 +112,6 @@ class Candidate(Peer):
 
     def __init__(self) -> None:
         super().__init__()
-        _seed()
         self.module = types.ModuleType(NAME)
         # What the code does to its built-in names, nothing else in this process will see.
         self._builtins = types.ModuleType("builtins")
@@ -118,7 +125,6 @@ class Candidate(Peer):
         self._interrupts = self._settled = 0
         # Bound now: the code may replace those of the modules.
         self._sleep, self._clock = time.sleep, time.monotonic
-        signal.signal(signal.SIGINT, self._interrupted)
         self._own: dict[str, Callable[..., Any]] = {
             "load": self._load,
             "names": self._names,
@@ -130,9 +136,12 @@ class Candidate(Peer):
         }
 
     def run(self, calls: socket.socket) -> None:
-        """Answer until the connection ends, or is not one any more."""
+        """Say that this is there, and answer until the connection is not one any more."""
         self._sock = calls
+        seed()
+        signal.signal(signal.SIGINT, self._interrupted)
         try:
+            self.write(b"")
             while True:
                 data = self.read()
                 self.write(self.answer(self.understood(data), data))
@@ -367,13 +376,6 @@ def _told(error: BaseException | None) -> tuple[Any, Any, Any]:
 
 def _contains(container: Any, item: Any) -> bool:
     return item in container
-
-
-def _seed() -> None:
-    random.seed(0)
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(0)
 
 
 def _call(function: Any, /, *arguments: Any, **named: Any) -> Any:

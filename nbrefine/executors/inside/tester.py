@@ -7,9 +7,9 @@ made here, and the code sees of the tests what they pass to it and nothing else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
-import random
 import signal
 import socket
 import sys
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import frames, link
-from .candidate import CODE, NAME, PRELOAD, SETUP
+from .candidate import CODE, NAME, PRELOAD, SETUP, seed
 from .candidate import serve as answer
 from .clock import Clock, Overdue
 from .kinds import string
@@ -121,7 +121,6 @@ class Tester:
     """One check; made before there is anything to be checked."""
 
     def __init__(self) -> None:
-        _seed()
         self._clock = Clock(self._tell)
         self._module = types.ModuleType(TESTS)
         self._names: dict[str, Any] = self._module.__dict__
@@ -159,7 +158,10 @@ class Tester:
         if not planned.cases:
             self._refuse(NONE_FOUND)
             return
+        with contextlib.suppress(Gone):  # which is told where the code is run
+            self._link.read()  # nobody's time begins before the code's process is there
         frames.write(report, told_cases)
+        seed()
         most = self._job.get("max_timeouts", MAX_TIMEOUTS)
         results = Results(planned.cases, self._tell, most)
         told = self._load()
@@ -406,10 +408,3 @@ def _completed(units: Units, index: int) -> dict[str, str] | None:
             return told
         work.close()
     return asyncio.run(units.run(index, awaits=True))
-
-
-def _seed() -> None:
-    random.seed(0)
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(0)

@@ -12,6 +12,7 @@ import json
 import re
 import secrets
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -106,20 +107,20 @@ class Undo:
             return None
         return index
 
-    def _kept(self, change: FileChange) -> dict[str, str]:
+    def _kept(self, change: FileChange) -> dict[str, Any]:
         """Keep what is there under a name, and tell what it is."""
         path = self._folder / change.path
         if path.is_symlink():
             return {"kind": "link", "to": str(path.readlink())}
         if path.is_dir():
-            return {"kind": "folder"}
+            return {"kind": "folder", "mode": stat.S_IMODE(path.stat().st_mode)}
         if not path.is_file():
             return {"kind": "none" if not path.exists() else "other"}
         name = secrets.token_hex(8)
         shutil.copy2(path, self.place / name)
         return {"kind": "file", "as": name}
 
-    def _take_back(self, files: dict[str, dict[str, str]]) -> tuple[str, ...]:
+    def _take_back(self, files: dict[str, dict[str, Any]]) -> tuple[str, ...]:
         told = []
         # What is in a folder goes before it, and comes after it.
         for path in sorted(files, reverse=True):
@@ -128,7 +129,7 @@ class Undo:
             told += self._attempt(path, files[path], ("folder", "file", "link"))
         return tuple(told)
 
-    def _attempt(self, path: str, kept: dict[str, str], kinds: tuple[str, ...]) -> list[str]:
+    def _attempt(self, path: str, kept: dict[str, Any], kinds: tuple[str, ...]) -> list[str]:
         if kept["kind"] not in kinds:
             return []
         target = self._folder / path
@@ -137,7 +138,10 @@ class Undo:
             if "none" in kinds:
                 _remove(target)
             elif kept["kind"] == "folder":
-                target.mkdir(exist_ok=True)
+                if not target.is_dir() or target.is_symlink():
+                    target.unlink(missing_ok=True)
+                    target.mkdir()
+                target.chmod(kept["mode"])
             elif kept["kind"] == "link":
                 target.symlink_to(kept["to"])
             else:

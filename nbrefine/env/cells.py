@@ -27,6 +27,9 @@ from nbrefine.values import (
     Verdict,
 )
 
+UNDONE = 1200
+"""Characters that tell of the variables that are gone with a rejected attempt."""
+
 
 def with_late(episode: Episode, late: tuple[Output, ...]) -> Episode:
     """Give what came late in the session to the last cell that ran in it: not in a lost branch."""
@@ -136,7 +139,7 @@ def undone_by(done: Attempt) -> str:
     """Describe the variables that a rejected attempt had made or changed."""
     found = done.onward.variables if done.onward else ()
     left = done.left.variables if done.left else ()
-    return describe([variable for variable in left if variable not in found])
+    return describe([variable for variable in left if variable not in found], limit=UNDONE)
 
 
 def without_rebuilt(done: Attempt) -> CellResult:

@@ -31,6 +31,7 @@ from nbrefine.env.turns import refuse_ended
 from nbrefine.env.undo import Undo
 from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel, OutputLimits
+from nbrefine.kernel.state.changes import lately
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.moves import tools_for
@@ -233,7 +234,8 @@ class MultiStepEnvironment(LiveEnvironment):
         seen = await session.look(point)
         await session.prepare()
         episode = replace(episode, kernel=await session.described())
-        standing = _Standing(episode, point, describe(seen.variables))
+        recent = lately(turn.change for turn in reversed(episode.accepted))
+        standing = _Standing(episode, point, describe(seen.variables, recent=recent))
         state = await self._settled(standing)
         return state, {"task_index": index, "differences": differences}
 

@@ -17,6 +17,7 @@ from nbrefine.env.points import Point
 from nbrefine.env.preparation import check_conditions
 from nbrefine.env.session import Session
 from nbrefine.errors import InvalidTaskError
+from nbrefine.kernel.state.changes import lately
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.moves import Finish, Inspect, MakePlan, Move, Nothing, ReadFile, RunCell, read_move
 from nbrefine.planning import Progress, planned
@@ -137,7 +138,7 @@ class Turning:
             verdict=best.verdict,
             isolation_reason=reason,
         )
-        return Turned(turn, done.point, _variables(done))
+        return Turned(turn, done.point, _variables(done, self._episode))
 
     def _planned(self, here: Turned, move: MakePlan, now: Progress, wants: Wants) -> Turned:
         told = "" if wants == "plan" or self._may_plan else _no_plan(now)
@@ -236,7 +237,9 @@ class Turning:
         subtasks = (now.subtask,) if now.subtask is not None else ()
         done = await self._attempt(turn.code, subtasks, here.point)
         turn = await self._ran(turn, done)
-        here = replace(here, turn=turn, point=done.point, shown=_variables(done, here.shown))
+        here = replace(
+            here, turn=turn, point=done.point, shown=_variables(done, self._episode, here.shown)
+        )
         if not turn.accepted:
             return replace(here, turn=self._rejected_by_checks(turn, done, move))
         return await self._passed(here, move)
@@ -343,6 +346,10 @@ def _answered(judged: Judged, episode: Episode) -> Stop | None:
     return Stop("solved", f"{answered}; {told}")
 
 
-def _variables(done: Attempt, before: str = "") -> str:
+def _variables(done: Attempt, episode: Episode, before: str = "") -> str:
     onward = done.left if done.accepted else done.onward
-    return describe(onward.variables) if onward is not None else before
+    if onward is None:
+        return before
+    new = (done.change,) if done.accepted else ()
+    earlier = (turn.change for turn in reversed(episode.accepted))
+    return describe(onward.variables, recent=lately((*new, *earlier)))

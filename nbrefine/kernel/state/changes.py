@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nbrefine.bindings import Binding, NameChange, NameDigest, StateChange, StateDigest
 from nbrefine.kernel.state.digest import Snapshot
@@ -88,6 +88,17 @@ def describe(change: StateChange, *, limit: int = 600) -> str:
     if change.random:
         lines.append("the random generators' states changed")
     return "\n".join(lines)
+
+
+def lately(changes: Iterable[StateChange | None]) -> tuple[str, ...]:
+    """Name what was bound or changed, the newest first.
+
+    Parameters
+    ----------
+    changes: of cells that have run, the newest cell's first.
+    """
+    names = (name for change in changes if change for name in (*change.changed, *change.new[::-1]))
+    return tuple(dict.fromkeys(names))
 
 
 def _digest(moment: Snapshot | StateDigest) -> StateDigest:

@@ -1,15 +1,17 @@
-"""What the session's namespace holds, and the few lines of it that a prompt shows."""
+"""What the session's namespace holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbrefine.kernel.helper import ask
+from nbrefine.kernel.state.summary import describe
 
 if TYPE_CHECKING:
     from nbrefine.kernel.core import Core
+
+__all__ = ("Look", "Plain", "Variable", "describe", "look", "plain", "variable", "variables")
 
 TIMEOUT = 15.0
 """Seconds a listing may take; it limits itself to a few, unless a `__repr__` defies its alarm."""
@@ -109,93 +111,3 @@ def variable(told: dict[str, Any]) -> Variable:
         if told.get(field) is not None:
             told[field] = tuple(told[field])
     return Variable(**told)
-
-
-def describe(variables: Sequence[Variable], *, limit: int = 1200) -> str:
-    """Describe variables in a few lines, the most useful first; "" where there are none.
-
-    Parameters
-    ----------
-    limit: characters; what does not fit is named or counted in a last line.
-    """
-    data = [variable for variable in variables if variable.kind == "data"]
-    data.sort(key=_rank)  # stable: else in the order of binding
-    lines = [(variable.name, _line(variable)) for variable in data]
-    for kind, title in (("function", "functions"), ("class", "classes"), ("module", "modules")):
-        named = [_named(variable) for variable in variables if variable.kind == kind]
-        if named:
-            lines.append((title, f"{title}: {', '.join(named)}"))
-    kept: list[str] = []
-    room = limit
-    for index, (_, line) in enumerate(lines):
-        fair = max(room // 2, 120) if index < len(lines) - 1 else room
-        shown = _shortened(line, fair)
-        if len(shown) + 1 > room:
-            break
-        kept.append(shown)
-        room -= len(shown) + 1
-    note = _left_out([name for name, _ in lines[len(kept) :]])
-    while kept and len(note) > room:
-        room += len(kept.pop()) + 1
-        note = _left_out([name for name, _ in lines[len(kept) :]])
-    return "\n".join([*_with_rows(kept, data, room - len(note)), *([note] if note else [])])
-
-
-def _rank(variable: Variable) -> int:
-    dimensions = len(variable.shape or ())
-    if dimensions >= 2 or variable.type == "Series":
-        return 0
-    return 1 if dimensions == 1 else 2
-
-
-def _line(variable: Variable) -> str:
-    told = f"{variable.name}: {variable.type}"
-    shape = variable.shape
-    if shape is not None and len(shape) == 2 and variable.type.endswith("Frame"):
-        return f"{told} {shape[0]:,} rows x {shape[1]:,} columns; {variable.detail}"
-    if shape is not None and len(shape) != 1:
-        told += f" of shape {shape}"
-    elif shape is not None:
-        told += f" of length {shape[0]:,}"
-    told += f", {variable.detail}" if variable.detail else ""
-    return f"{told} = {variable.preview}" if variable.preview else told
-
-
-def _named(variable: Variable) -> str:
-    if variable.kind == "module":
-        same = variable.preview in ("", variable.name)
-        return variable.name if same else f"{variable.name} ({variable.preview})"
-    return f"{variable.name}{variable.preview}"
-
-
-def _shortened(line: str, limit: int) -> str:
-    """Cut a line at a comma, so that no column name is cut in two."""
-    if len(line) <= limit:
-        return line
-    head = line[: limit - 3]
-    whole, comma, _ = head.rpartition(", ")
-    return f"{whole if comma else head}, …"
-
-
-def _with_rows(lines: list[str], data: Iterable[Variable], room: int) -> list[str]:
-    """Add the first rows of tables below their lines, as far as there is room."""
-    rows = {
-        f"{variable.name}: ": f"  first rows: {variable.preview}"
-        for variable in data
-        if variable.type.endswith("Frame") and variable.preview
-    }
-    told: list[str] = []
-    for line in lines:
-        told.append(line)
-        extra = next((text for start, text in rows.items() if line.startswith(start)), "")
-        if extra and len(extra) < room:
-            told.append(extra)
-            room -= len(extra) + 1
-    return told
-
-
-def _left_out(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"not shown: {', '.join(names[:5])}{more}"

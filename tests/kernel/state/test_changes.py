@@ -9,7 +9,7 @@ import pytest
 from nbrefine._portal import Run
 from nbrefine.bindings import Binding, NameChange, NameDigest, StateChange, StateDigest
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.state.changes import changes, describe, differences
+from nbrefine.kernel.state.changes import changes, describe, differences, lately
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 
 
@@ -157,3 +157,12 @@ def test_the_description_keeps_its_limit_and_counts_what_it_leaves_out() -> None
         "new: value_0 int 1; value_1 int 1; value_2 int 1; value_3 int 1; value_4 int 1 and 95 more"
     )
     assert describe(StateChange()) == ""
+
+
+def test_what_was_bound_or_changed_lately_is_named_newest_first() -> None:
+    one, two = Binding("int", preview="1"), Binding("int", preview="2")
+    first = StateChange((NameChange("a", None, one), NameChange("b", None, one)))
+    second = StateChange(
+        (NameChange("c", None, one), NameChange("a", one, two), NameChange("gone", one))
+    )
+    assert lately([second, None, first]) == ("a", "c", "b")

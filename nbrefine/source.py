@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import threading
 import warnings
+from collections.abc import Iterator
+from typing import Literal
 
 _filters = threading.Lock()
-"""`warnings.catch_warnings` changes the whole process; two threads would mix up its undo."""
 
 _IPYTHON = re.compile(r"^\s*[%!?]|[=:]\s*[%!]|\?\s*$", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def warnings_of_compiler(action: Literal["ignore", "error"]) -> Iterator[None]:
+    """Ignore what the compiler warns of here, or have it raised as a `SyntaxError`.
+
+    `warnings.catch_warnings` changes the whole process, and two threads would mix up its undo: so
+    one does so at a time, and not twice.
+    """
+    with _filters, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter(action, SyntaxWarning)
+        yield
 
 
 def parse(code: str, *, magics: bool = True) -> ast.Module | None:
@@ -23,8 +38,7 @@ def parse(code: str, *, magics: bool = True) -> ast.Module | None:
 
 def _parse(code: str) -> ast.Module | None:
     # Invalid escapes such as "\d" only warn, but a caller may have made warnings errors.
-    with _filters, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings_of_compiler("ignore"):
         try:
             return ast.parse(code)
         # Null bytes and lone surrogates are ValueErrors; deep nesting exhausts the parser.
@@ -45,8 +59,7 @@ def _without_magics(code: str) -> str:
 
 def fault(code: str) -> str:
     """Say with its line why a text is no plain Python that a cell could run; "" where it is."""
-    with _filters, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings_of_compiler("ignore"):
         try:
             compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         except SyntaxError as error:

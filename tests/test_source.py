@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from threading import Thread
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbrefine.source import fault, fenced, parse
+from nbrefine.executors.live import planned
+from nbrefine.source import fault, fenced, parse, warnings_of_compiler
 
 
 @pytest.mark.parametrize("cell", ["x = 1", "%time f()", "await f()", "!ls {x}", "%%js\n((", "f?"])
@@ -57,3 +60,16 @@ def test_nothing_in_a_text_can_close_its_fence(text: str) -> None:
     assert "\n".join(body) == text
     assert first == last
     assert all(first not in line for line in body)
+
+
+@pytest.mark.parametrize("read", [parse, fault, planned])
+def test_only_one_thread_at_a_time_changes_the_filters_of_warnings(
+    read: Callable[[str], object],
+) -> None:
+    thread = Thread(target=read, args=("assert True",))
+    with warnings_of_compiler("error"):
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join(60)
+    assert not thread.is_alive()

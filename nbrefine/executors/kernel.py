@@ -10,7 +10,6 @@ import itertools
 import os
 import shutil
 import time
-import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -32,6 +31,7 @@ from nbrefine.kernel.live import Kernel
 from nbrefine.kernel.pool import KernelPool
 from nbrefine.kernel.processes.runtime import RuntimeFolder
 from nbrefine.outputs import Output, Stream
+from nbrefine.source import warnings_of_compiler
 from nbrefine.values import CaseResult, TestReport, Verdict
 
 PRINTED = 65_536
@@ -287,12 +287,11 @@ def _prepared(tests: str, entry_point: str) -> tuple[Plan, str]:
     refuses a part of it or warns of one, which is told where that part runs.
     """
     program = Program(planned(tests, entry_point))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SyntaxWarning)
-        try:
+    try:
+        with warnings_of_compiler("error"):
             packed = program.packed()
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return planned(tests, entry_point), ""
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return planned(tests, entry_point), ""
     return program.plan, packed
 
 

@@ -13,6 +13,7 @@ from nbrefine.executors.tally import Tally
 from nbrefine.kernel.helper import Answer, ask, call, value_of
 from nbrefine.kernel.inside.cases import Plan, plan
 from nbrefine.outputs import CellResult, Output, Status
+from nbrefine.source import warnings_of_compiler
 from nbrefine.values import TestReport
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def planned(source: str, entry_point: str = "") -> Plan:
     InvalidTaskError: it does not parse.
     """
     try:
-        return plan(source, entry_point)
+        with warnings_of_compiler("ignore"):  # as `plan` does, but not in two threads at once
+            return plan(source, entry_point)
     except SyntaxError as error:
         raise InvalidTaskError(
             f"The tests do not parse: line {error.lineno}: {error.msg}", hint="Mend the tests"

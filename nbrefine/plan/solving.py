@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from nbrefine._portal import blocking
 from nbrefine.answers import fields_form, form_of
 from nbrefine.budget import Budget
 from nbrefine.driver import Driver, EpisodeRun
@@ -36,21 +37,6 @@ KIND = "solve"
 """What a record's settings call an episode of this kind."""
 
 AnyModel = Model | str | Callable[..., Any] | Iterable[Any]
-
-
-def solve(goal: Task | str, **options: Any) -> Episode:
-    """Work on a goal until it is reached or given up, and give the episode.
-
-    Parameters
-    ----------
-    goal: what is asked, as a `Task` or in plain words.
-    options: see `start_solving`.
-
-    Raises
-    ------
-    NbrefineError: the host's or the caller's trouble; its `episode` holds the turns so far.
-    """
-    return start_solving(goal, **options).result()
 
 
 def start_solving(
@@ -137,6 +123,15 @@ def start_solving(
         rules=rules,
         budget=budget,
     )
+
+
+@blocking(start_solving)
+def solve() -> None:
+    """Work on a goal until it is reached or given up, and give the `Episode`.
+
+    Parameters and errors are those of `start_solving`; an error's `episode` holds the turns so
+    far.
+    """
 
 
 def _task(

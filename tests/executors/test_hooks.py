@@ -60,3 +60,24 @@ def test_the_code_is_seeded_where_the_interpreter_has_hooks_of_its_own(tmp_path:
     tests = "import random\nassert first() == random.Random(0).random()"
     with Bench(workers=1, python=str(python)) as bench:
         assert bench.check(code, tests).result(60).verdict == "solved"
+
+
+def test_the_code_is_seeded_in_numpy_where_that_is_imported_beforehand() -> None:
+    code = "import numpy\ndef first(): return float(numpy.random.random())"
+    tests = "import numpy\nassert first() == numpy.random.RandomState(0).random()"
+    with Bench(workers=1, preload=["numpy"]) as bench:
+        assert bench.check(code, tests).result(60).verdict == "solved"
+
+
+def test_what_nobody_is_to_guess_differs_from_one_check_to_the_next(bench: Bench) -> None:
+    code = """
+import os, random, secrets, tempfile, uuid
+
+def drawn():
+    print(os.urandom(8), secrets.token_hex(), uuid.uuid1(), uuid.uuid4(), tempfile.mktemp(),
+          random.SystemRandom().random(), random.Random().random(), sep="\\n")
+"""
+    first, second = (bench.check(code, "drawn()\nassert True").result(60) for _ in range(2))
+    drawn = [set(result.stdout.split("\n")) - {""} for result in (first, second)]
+    assert [len(each) for each in drawn] == [7, 7]
+    assert not drawn[0] & drawn[1]

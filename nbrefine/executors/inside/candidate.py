@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import copy
 import functools
+import importlib
 import linecache
 import operator
 import random
@@ -88,9 +89,8 @@ def serve(calls: socket.socket) -> None:
 def seed() -> None:
     """Begin as every check does, in the fork itself: hooks for after one may have drawn a seed."""
     random.seed(0)
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(0)
+    if "numpy" in sys.modules:
+        importlib.import_module("numpy.random").seed(0)  # which numpy itself leaves for later
 
 
 def rehearse() -> None:

@@ -184,7 +184,7 @@ def _compiled(code: str) -> CodeType | None:
     """Compile an expression; None: it is none."""
     try:
         return compile(code, "<nbrefine>", "eval", dont_inherit=True)
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

@@ -320,6 +320,27 @@ def test_a_reply_that_could_not_be_read_is_told_of_where_a_cell_is_wanted() -> N
     assert "```python block" not in planning
 
 
+def test_a_planner_is_told_of_what_it_looked_at_and_of_the_plan_that_was_refused() -> None:
+    failed = turn(1, code="f()", feedback="It failed.")
+    looks = [turn(n, kind="inspection", feedback=f"seen {n}") for n in (2, 3)]
+    refused = turn(4, kind="plan", feedback="Step 2 needs step 5.")
+    for first in ([failed], []):
+        text = told(*first, *looks, refused, wants="plan")
+        assert ["It failed." in text, "seen 2" in text] == [bool(first), True]
+        assert "seen 3" in text
+        assert "Step 2 needs step 5." in text
+    assert "Step 2" not in told(failed, refused, *looks, wants="plan")
+
+
+def test_a_plan_and_a_cell_of_any_length_leave_room_in_a_prompt() -> None:
+    long = Subtask("a" * 5_000, postconditions=(Postcondition("assert " + "b" * 20_000),))
+    plan = Plan((long,) * 10, "model")
+    text = told(turn(1, code="c" * 200_000, feedback="It failed."), plans=(plan,))
+    assert len(text) < 22_000
+    assert "a" * 5_000 in text
+    assert text.endswith("It failed.")
+
+
 def test_failures_that_came_again_are_told_once() -> None:
     same = [turn(n, code=f"f({n})", feedback="It failed: KeyError\nmore") for n in (1, 2, 3)]
     assert told(*same).count("It failed: KeyError") == 1

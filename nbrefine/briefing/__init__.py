@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nbrefine.briefing.feedback import turn_feedback
+from nbrefine.briefing.past import shortened
 from nbrefine.briefing.prompt import LIMIT, Seen, brief
 
-__all__ = ["LIMIT", "Seen", "brief", "turn_feedback"]
+__all__ = ["LIMIT", "Seen", "brief", "shortened", "turn_feedback"]

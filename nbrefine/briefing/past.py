@@ -13,6 +13,9 @@ from nbrefine.source import fenced
 from nbrefine.stopping import fingerprint, sightings
 from nbrefine.values import Plan, Turn
 
+CODE = 10_000
+"""Characters shown of a cell; whoever wrote more than that does not get it all again."""
+
 SHORT = 600
 """Characters shown of what an earlier cell has printed."""
 
@@ -89,8 +92,11 @@ def _told(now: Progress, wants: Literal["act", "plan"], *, tools: bool, language
     """Give the feedback on the current code and on all that came after it."""
     at = max((at for at, turn in enumerate(now.turns) if turn.code), default=0)
     looks = [turn for turn in now.turns[:at] if turn.kind == "inspection"]
-    # What a reply without code was told matters to the next cell alone.
-    since = now.turns[at:] if wants == "act" else now.turns[at : at + 1]
+    since = now.turns[at:]
+    if wants == "plan":  # what a reply without code was told matters to the next cell alone
+        looks += [turn for turn in since[1:] if turn.kind == "inspection"]
+        refused = since[-1:] if since[1:] and since[-1].kind == "plan" else ()
+        since = (*since[:1], *refused)
     text = "\n\n".join(turn.feedback for turn in (*looks, *since) if turn.feedback)
     if wants == "plan":
         return text.replace(fill(ASK, tag=language.lower()), "").rstrip()
@@ -172,7 +178,7 @@ def earlier(cells: Sequence[Turn], plans: Sequence[Plan], *, room: int, language
 
 
 def _cell(turn: Turn, language: str) -> str:
-    return fenced(turn.code, language.lower())
+    return fenced(shortened(turn.code, CODE), language.lower())
 
 
 def _title(turn: Turn, plans: Sequence[Plan]) -> str:

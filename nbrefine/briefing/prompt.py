@@ -20,6 +20,12 @@ from nbrefine.values import Image, Message, Plan, Postcondition, Subtask, Task, 
 LIMIT = 12_000
 """Characters of a whole prompt, where the goal itself leaves room for that."""
 
+GOAL = 300
+"""Characters of a subtask's goal where the plan is told; of the one worked on, all is."""
+
+CHECK = 1_000
+"""Characters of what must hold."""
+
 LEAST = 800
 """Characters of the last feedback that are shown in any case."""
 
@@ -144,7 +150,7 @@ def _plan(plans: Sequence[Plan], now: Progress) -> str:
     if not plans:
         return ""
     lines = [
-        f"{number}. {subtask.goal}{_standing(number, now)}"
+        f"{number}. {shortened(subtask.goal, GOAL)}{_standing(number, now)}"
         for number, subtask in enumerate(plans[-1].subtasks, 1)
     ]
     return "The plan:\n" + "\n".join(lines)
@@ -191,7 +197,7 @@ def _checks(subtask: Subtask) -> list[str]:
 
 
 def _check(condition: Postcondition) -> str:
-    return f"- {condition.told or condition.source}"
+    return f"- {shortened(condition.told or condition.source, CHECK)}"
 
 
 def _request(

@@ -60,7 +60,8 @@ async def variable(kernel: Kernel, name: str) -> Seen:
     """Look closely at a variable."""
     name = name.strip()
     if not name.isidentifier():
-        return Seen(f"{name!r} is no name of a variable; print an expression in a cell", "", False)
+        shown = _in_a_line(name)
+        return Seen(f"{shown} is no name of a variable; print an expression in a cell", "", False)
     if kernel.info.language != "python":
         told = f"Variables of a {kernel.info.language} kernel cannot be inspected"
         return Seen(f"{told}; print {name} in a cell", "", False)
@@ -73,7 +74,7 @@ async def variable(kernel: Kernel, name: str) -> Seen:
         told = f"Looking at {name} took too long or ended the kernel"
         return Seen(f"{told}; print a part of it in a cell", "", False)
     if found is None:
-        return Seen(f"There is no variable {name}", "", False)
+        return Seen(f"There is no variable {_in_a_line(name)}", "", False)
     line, _, rest = describe((found.variable,)).partition("\n")
     return Seen(line, found.text or rest)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from nbrefine.briefing import turn_feedback
+from nbrefine.briefing import shortened, turn_feedback
 from nbrefine.env.answering import Answering, Judged, given_by
 from nbrefine.env.approval import Approve, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
@@ -107,11 +108,11 @@ class Turning:
         wants: what the model was asked for.
         """
         form = self._episode.task.answer
-        move = read_move(action, language=self._language, form=form, wants=wants)
+        move = _bounded(read_move(action, language=self._language, form=form, wants=wants))
         if isinstance(move, MakePlan):
             return self._planned(here, move, now, wants)
         if isinstance(move, Inspect | ReadFile):
-            return await self._inspected(here, move)
+            return await self._inspected(here, move, wants)
         if isinstance(move, Finish):
             return await self._finished(here, move)
         if wants == "plan" and action.code is None:
@@ -175,7 +176,7 @@ class Turning:
         turn = replace(here.turn, kind="plan", extraction=_not_code(move.extraction), feedback=told)
         return replace(here, turn=turn, missed=True)
 
-    async def _inspected(self, here: Turned, move: Inspect | ReadFile) -> Turned:
+    async def _inspected(self, here: Turned, move: Inspect | ReadFile, wants: Wants) -> Turned:
         if isinstance(move, Inspect):
             async with self._session.looking(here.point) as kernel:
                 looked: Looked = await variable(kernel, move.name)
@@ -183,7 +184,10 @@ class Turning:
             looked = await self._folder.read(move.path, move.start)
         title = looked.title if looked.text else f"{looked.title.removesuffix('.')}."
         turn = replace(here.turn, kind="inspection", verdict="solved" if looked.found else "failed")
-        return replace(here, turn=self._fed_back(turn, title, move, seen=looked.text))
+        row = takewhile(lambda turn: turn.kind == "inspection", reversed(self._episode.turns))
+        missed = wants == "plan" and len(list(row)) >= LOOKS
+        turn = self._fed_back(turn, title, move, seen=looked.text)
+        return replace(here, turn=turn, missed=missed)
 
     async def _finished(self, here: Turned, move: Finish) -> Turned:
         turn = replace(here.turn, kind="answer")
@@ -302,6 +306,22 @@ class Turning:
     def _fed_back(self, turn: Turn, told: str, move: Move, *, seen: str = "") -> Turn:
         text = turn_feedback(turn, told=told, seen=seen, note=move.note, language=self._language)
         return replace(turn, feedback=text)
+
+
+LOOKS = 4
+"""Looks in a row that may go before a plan that was asked for."""
+
+TOLD = 2_000
+"""Characters that a model is told of what it wrote and cannot be carried out, which it cites."""
+
+
+def _bounded(move: Move) -> Move:
+    move = replace(move, note=shortened(move.note, TOLD))
+    if not isinstance(move, Nothing):
+        return move
+    reason = shortened(move.extraction.reason, TOLD)
+    extraction = replace(move.extraction, reason=reason)
+    return replace(move, extraction=extraction, problem=shortened(move.problem, TOLD))
 
 
 _NOTHING_RAN = SignalBundle((Signal("execution", RewardType.OUTCOME, 0.0),))

@@ -227,3 +227,38 @@ def test_a_check_that_fails_in_any_way_leaves_the_step_undone(kernel: Kernel, ch
         turn = newest(state)
         assert (turn.accepted, turn.tests is not None and turn.tests.passed) == (False, 0)
         assert kernel.run("'x' in globals()").result().text == "False\n"
+
+
+def test_who_looks_in_place_of_planning_is_asked_to_go_on_in_the_end(kernel: Kernel) -> None:
+    task = Task("Go on", subtasks=(Subtask("Begin", postconditions=(holds("x == 1"),)),))
+    looks = [called("read_file", path=f"{n}.txt") for n in range(6)]
+    with MultiStepEnvironment(task, kernel=kernel, planning="ask") as env:
+        state = driven(env, *[cell(f"y = {n}") for n in range(4)])
+        assert state.hidden.wants == "plan"
+        for look in looks:
+            assert episode_of(state).stop is None
+            state = env.step(state, look).next_state
+    stop = episode_of(state).stop
+    assert stop is not None
+    assert stop.reason == "gave-up"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        called("make_plan", subtasks=[{"goal": "a", "k" * 30_000: "b"}]),
+        called("nope" * 100_000),
+        Action.from_reply(
+            Reply("", "tool-calls", tool_calls=(ToolCall("run_cell", {"code": "x = 1"}),) * 10_000)
+        ),
+        called("inspect_variable", name="x" * 100_000),
+        called("read_file", path="x/" * 100_000),
+    ],
+)
+def test_what_is_told_of_a_reply_is_not_as_long_as_the_reply(
+    kernel: Kernel, action: Action
+) -> None:
+    with MultiStepEnvironment(Task("Go on"), kernel=kernel) as env:
+        state = driven(env, action)
+        assert 0 < len(newest(state).feedback) < 3_000
+        assert len(prompt(state)) < 4_000

@@ -65,7 +65,7 @@ def test_the_code_is_seeded_where_the_interpreter_has_hooks_of_its_own(tmp_path:
 def test_the_code_is_seeded_in_numpy_where_that_is_imported_beforehand() -> None:
     code = "import numpy\ndef first(): return float(numpy.random.random())"
     tests = "import numpy\nassert first() == numpy.random.RandomState(0).random()"
-    with Bench(workers=1, preload=["numpy"]) as bench:
+    with Bench(workers=1, preload=("numpy",)) as bench:
         assert bench.check(code, tests).result(60).verdict == "solved"
 
 

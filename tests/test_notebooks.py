@@ -42,6 +42,7 @@ def test_a_lesson_is_stored_with_its_outputs_and_without_a_path_of_the_machine(
     assert not re.search(r"(?<![\w.])/(home|root|tmp|work|usr)/", str(notebook))
 
 
+@pytest.mark.timeout(400)  # a lesson begins many sessions
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_runs_offline_and_still_tells_what_it_told(
     lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -55,7 +56,7 @@ def test_a_lesson_runs_offline_and_still_tells_what_it_told(
     notebook = read(lesson)
     stored = [printed(cell) for cell in code_cells(notebook)]
     NotebookClient(
-        notebook, timeout=100, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     ).execute()
     assert [printed(cell) for cell in code_cells(notebook)] == stored
 

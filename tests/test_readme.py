@@ -12,6 +12,7 @@ from typing import get_args
 
 import pytest
 
+from nbrefine import load
 from nbrefine.cli import call
 from nbrefine.config import EnvironmentConfig, EvalConfig, RunConfig
 from nbrefine.config.evaluation import Adapter
@@ -27,6 +28,11 @@ def slug(text):
     return "-".join(re.findall("[a-z0-9]+", text.lower()))
 ```"""
 REPLIES = {
+    "Take the mean": "```python\ntotals = df.groupby('shop')['sum'].mean()\n```",
+    "Do step 1 now": "```python\nimport pandas as pd\ndf = pd.read_csv('sales.csv')\n```",
+    "Do step 2 now": "```python\ntotals = df.groupby('shop')['sum'].sum()\n```",
+    "Do step 3 now": "```python\ntotals.to_csv('totals.csv')\n```",
+    "Which shop": "```python\nprint('@shop[North] @sum[160]')\n```",
     "slug": SLUG,
     "double": "```python\ndef double(x):\n    return x + x\n```",
     "last": "```python\ndef last(xs):\n    return xs[-1]\n```",  # passes, and is wrong
@@ -51,6 +57,7 @@ def offline(_name: str | None, **_settings: float) -> ScriptedModel:
     )
 
 
+@pytest.mark.timeout(300)  # many sessions
 def test_the_programs_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +80,11 @@ def test_the_programs_run_one_after_the_other(
     assert "[('code_execution', 0.0), ('judge', 0.0), ('short', 1.0)]" in told
     assert "failed 1 of 2 True" in told
     assert "5 of 5, pass@1 1.00\ndef double(x):" in told
+    assert "[(1, 'solved'), (2, 'solved'), (3, 'solved')] 3 steps done, 5 checks held\n" in told
+    assert (
+        f"\n[('totals.csv', {len('shop,sum') + len('North,160.0') + len('South,80.0') + 3})]\n"
+        in told
+    )
 
 
 @pytest.mark.parametrize("line", [c for c in commands() if c.startswith("nbrefine ")])
@@ -90,10 +102,32 @@ def test_the_make_targets_exist() -> None:
 
 
 def test_the_task_file_is_one(tmp_path: Path) -> None:
-    shown, _ = blocks("yaml")
+    shown, _, _ = blocks("yaml")
     path = tmp_path / "task.yaml"
     path.write_text(shown)
     assert RunConfig.load(path).max_turns == 5
+
+
+@pytest.mark.timeout(300)  # many runs
+def test_a_goal_in_steps_runs_is_gone_on_with_and_branched_off_from_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(local, "LocalModel", offline)
+    Path("sales.csv").write_text("shop,sum\nNorth,120\nSouth,80\nSouth,\nNorth,40\n")
+    _, shown, _ = blocks("yaml")
+    Path("sales.yaml").write_text(shown)
+    as_file, in_words, resumed, branched = (
+        shlex.split(line)[1:] for line in commands() if line.startswith("nbrefine solve ")
+    )
+    assert call(as_file) == 0
+    assert call([*in_words, "--max-turns", "1", "--planning", "none"]) == 0
+    assert "shop: North\nsum: 160\n" in capsys.readouterr().out
+    assert call([*as_file, "--max-turns", "1", "--output", "cut.ipynb"]) == 1
+    assert call([*resumed[:-1], "cut.ipynb", "--max-turns", "9"]) == 0
+    assert "2 steps done" in capsys.readouterr().out
+    assert call(branched) == 0
+    assert load("means.ipynb").turns[1].code == "totals = df.groupby('shop')['sum'].mean()"
 
 
 def test_the_evaluation_runs_on_the_problems_that_are_written_before_it(
@@ -103,7 +137,7 @@ def test_the_evaluation_runs_on_the_problems_that_are_written_before_it(
     monkeypatch.setattr(local, "LocalModel", offline)
     (problems,) = (block for block in blocks("python") if "problems.jsonl" in block)
     exec(compile(problems, "README.md", "exec"), {})
-    _, shown = blocks("yaml")
+    _, _, shown = blocks("yaml")
     Path("eval.yaml").write_text(shown)
     assert call(["eval", "eval.yaml"]) == 0
     assert "passing but wrong: 3 of 6 graded" in capsys.readouterr().out

@@ -196,7 +196,8 @@ def report(episode: Episode, record: Path) -> None:
 def _outcome(episode: Episode) -> Iterator[str]:
     """Tell steps, answer and files of an episode, each part with a blank line behind it."""
     if episode.plans:
-        yield from (f"{step.title}: {step.told}" for step in steps.steps_of(episode))
+        told = steps.steps_of(episode)
+        yield from (f"{step.title.removesuffix('.')}: {step.told}" for step in told)
         yield ""
     if episode.answer is not None:
         yield from (f"{label}: {text}" for label, text in steps.answered(episode.answer))

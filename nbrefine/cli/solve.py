@@ -60,7 +60,10 @@ def solve(
     ] = None,
     style: Annotated[
         str | None,
-        typer.Option(help="fenced has the model write code blocks, tools has it call tools."),
+        typer.Option(
+            help="fenced has the model write code blocks, tools has it call tools.  "
+            "[default: fenced]"
+        ),
     ] = None,
     kernel: Annotated[
         str | None, typer.Option(help="Name of the kernelspec.  [default: python3]")
@@ -112,15 +115,19 @@ def solve(
         float | None, typer.Option(help="Seconds that one cell may run.  [default: 120]")
     ] = None,
     isolation: Annotated[
-        str | None, typer.Option(help="Where attempts run; see `nbrefine run --help`.")
+        str | None,
+        typer.Option(help="Where attempts run; see `nbrefine run --help`.  [default: auto]"),
     ] = None,
     rebuild_limit: Annotated[
         float | None, typer.Option(help="See `nbrefine run --help`.  [default: 5]")
     ] = None,
     workspace: Annotated[
-        str | None, typer.Option(help="What becomes of files; see `nbrefine run --help`.")
+        str | None,
+        typer.Option(help="What becomes of files; see `nbrefine run --help`.  [default: auto]"),
     ] = None,
-    temperature: Annotated[float | None, typer.Option(help="How freely replies vary.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="How freely replies vary.  [default: 0]")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seeds the kernel and the model.  [default: 0]")
     ] = None,
@@ -154,8 +161,9 @@ def solve(
     Everything is recorded in a notebook while it happens.  Ctrl-C ends the run cleanly, and
     --resume goes on with it, also after a crash.
 
-    A YAML goal file has the key `goal`, `subtasks` with what must hold after each, and the
-    options below as further keys (`max_attempts: 3`).  Options given here win.
+    A YAML goal file has the keys `goal` and, if wanted, `subtasks`, a list of steps with `goal`,
+    `needs` and `check`; the options below are further keys (`max_attempts: 3`).  Options given
+    here win.
     """
     from nbrefine.cli import asking, progress
     from nbrefine.config import read_text

@@ -254,7 +254,8 @@ class Turning:
         why = f": {reason}" if reason else "."
         turn = replace(turn, signals=_NOTHING_RAN)
         turn = self._fed_back(turn, f"A person did not let this cell run{why}", move)
-        stop = Stop("stopped", f"a person stopped it before a cell ran{why}") if stops else None
+        told = f"a person stopped it before a cell ran{why}".removesuffix(".")
+        stop = Stop("stopped", told) if stops else None
         return replace(here, turn=turn, stop=stop)
 
     async def _attempt(self, code: str, subtasks: tuple[Subtask, ...], point: Point) -> Attempt:

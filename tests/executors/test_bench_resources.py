@@ -18,6 +18,7 @@ import pytest
 
 from nbrefine.errors import ExecutorError, RunStopped, UsageError
 from nbrefine.executors import Bench
+from tests.conftest import missing
 
 ADD = "def add(a, b):\n    return a + b"
 TEST = "assert add(1, 2) == 3"
@@ -84,6 +85,19 @@ def test_many_checks_and_a_close_leave_nothing(clean: Path) -> None:
         assert len(nurseries) == 2
         assert {each for pid in nurseries for each in family(pid)} <= named("nb-room")
         bench.close()  # and once more by the block
+
+
+def test_one_check_after_the_other_is_in_the_same_room(clean: Path) -> None:
+    def reused() -> bool:  # unless a busy host kept the code from leaving by itself
+        rooms = named("nb-room")
+        bench.check(ADD, TEST).result()
+        return bool(rooms) and named("nb-room") == rooms
+
+    with Bench(workers=1) as bench:
+        result = bench.check(ADD, TEST).result()
+        if not any("(namespaces)" in words for words in result.isolation):
+            missing("a namespace of one's own")
+        until(reused)
 
 
 def test_tests_that_do_not_end_by_themselves_are_ended(clean: Path) -> None:

@@ -131,10 +131,11 @@ class Rooms:
 
     def let_go(self, pid: int) -> None:
         """End what a child that has ended has left; nothing happens for another process."""
-        room = self._taken.pop(pid, None)
-        if room is None:
+        if pid not in self._taken:
             return
-        if room.is_empty() and not self._reap_strays():
+        reusable = self._taken[pid].is_empty() and not self._reap_strays()
+        room = self._taken.pop(pid)
+        if reusable:
             self._idle.append(room)
         else:
             room.close()

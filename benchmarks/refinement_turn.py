@@ -13,8 +13,9 @@ import inspect
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -80,29 +81,31 @@ class Clock:
     def watching(self) -> Iterator[None]:
         with ExitStack() as stack:
             for part, (owner, name) in (PARTS | MEANWHILE).items():
-                stack.enter_context(patch.object(owner, name, self._timed(part, owner, name)))
+                stack.enter_context(timed(owner, name, partial(self.add, part)))
             yield
 
-    def _timed(self, part: str, owner: Any, name: str) -> Any:
-        bound = inspect.getattr_static(owner, name)
-        whole = getattr(owner, name)
 
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
-            try:
-                return await whole(*args, **kwargs)
-            finally:
-                self.add(part, time.perf_counter() - began)
+def timed(owner: Any, name: str, add: Callable[[float], None]) -> AbstractContextManager[Any]:
+    """Let a function or method tell, as long as the context lasts, how long its calls take."""
+    bound = inspect.getattr_static(owner, name)
+    whole = getattr(owner, name)
 
-        def called(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
-            try:
-                return whole(*args, **kwargs)
-            finally:
-                self.add(part, time.perf_counter() - began)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return await whole(*args, **kwargs)
+        finally:
+            add(time.perf_counter() - began)
 
-        timed = awaited if inspect.iscoroutinefunction(whole) else called
-        return staticmethod(timed) if isinstance(bound, classmethod) else timed
+    def called(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return whole(*args, **kwargs)
+        finally:
+            add(time.perf_counter() - began)
+
+    told: Any = awaited if inspect.iscoroutinefunction(whole) else called
+    return patch.object(owner, name, staticmethod(told) if isinstance(bound, classmethod) else told)
 
 
 def episode(isolation: str) -> Clock:

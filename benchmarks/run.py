@@ -31,6 +31,8 @@ import per_cell
 import psutil
 import refinement_turn
 import speculation
+import state_summary
+import subtask
 from figures import table
 
 BENCHMARKS = (
@@ -41,6 +43,8 @@ BENCHMARKS = (
     branches,
     speculation,
     refinement_turn,
+    subtask,
+    state_summary,
     flood,
     long_episode,
     grading,

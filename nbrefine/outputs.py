@@ -5,7 +5,10 @@ These are values; `nbrefine.kernel` builds them and `nbrefine.notebook` stores t
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
+import struct
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -199,7 +202,22 @@ def _plain(output: Output) -> str:
     if isinstance(output, Stream):
         return strip_ansi(output.text)
     if isinstance(output, Display):
-        text = output.text or f"[{', '.join(sorted(output.data)) or 'empty display'}]"
-        return strip_ansi(text) + "\n"
+        kinds = ", ".join(_kind(mime, value) for mime, value in sorted(output.data.items()))
+        return strip_ansi(output.text or f"[{kinds or 'empty display'}]") + "\n"
     lines = "\n".join(output.traceback) or str(output)
     return strip_ansi(lines) + "\n"
+
+
+def _kind(mime: str, value: Any) -> str:
+    """Name a form of an output; of a picture, with its extents and its size."""
+    if not mime.startswith("image/") or not isinstance(value, str):
+        return mime
+    try:
+        data = base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError):  # text, as of SVG, or cut
+        return mime
+    size = f"{len(data) / 1000:,.0f} kB" if len(data) >= 1000 else f"{len(data)} B"
+    if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
+        return f"{mime}, {size}"
+    width, height = struct.unpack(">II", data[16:24])  # of IHDR, which comes first
+    return f"{mime} {width}x{height}, {size}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import struct
+
 import pytest
 
 from nbrefine.outputs import CellResult, Death, Display, Failure, Stream, strip_ansi
@@ -35,6 +38,20 @@ def test_text_gives_the_outputs_in_order_and_without_colours() -> None:
         ),
     )
     assert result.text == "one\ntwo\n[image/png]\nTraceback\nKeyError: 'x'\n"
+
+
+def test_a_picture_without_words_is_told_by_its_extents_and_size() -> None:
+    head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480)
+    png = base64.encodebytes(head + bytes(23_000 - len(head))).decode()
+    jpeg = base64.b64encode(b"\xff\xd8\xff" + bytes(97)).decode()
+    for data, told in (
+        ({"image/png": png}, "[image/png 640x480, 23 kB]\n"),
+        ({"image/jpeg": jpeg, "application/json": {}}, "[application/json, image/jpeg, 100 B]\n"),
+        ({"image/svg+xml": "<svg/>"}, "[image/svg+xml]\n"),
+        ({"image/png": png[:-3]}, "[image/png]\n"),
+        ({"image/png": png, "text/plain": "<Figure>"}, "<Figure>\n"),
+    ):
+        assert CellResult("", "ok", (Display(data),)).text == told
 
 
 def test_an_error_without_a_value_is_told_by_its_name_alone() -> None:

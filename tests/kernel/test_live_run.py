@@ -473,3 +473,12 @@ def test_failures_of_the_reply_alone_become_outputs(kernel: Kernel) -> None:
     run(kernel, "del get_ipython().__dict__['_showtraceback']")
     assert result.status == "error"
     assert any(isinstance(output, Failure) for output in result.outputs)
+
+
+def test_a_long_frame_is_told_by_its_ends_and_its_shape(shared_kernel: Kernel) -> None:
+    shared_kernel.run("%reset -f\nimport pandas as pd").result()
+    text = shared_kernel.run("pd.DataFrame({'n': range(1000), 'm': 2.5})").result().text
+    lines = text.splitlines()
+    assert lines[-1] == "[1000 rows x 2 columns]"
+    assert (lines[1].split(), lines[-3].split()) == (["0", "0", "2.5"], ["999", "999", "2.5"])
+    assert len(lines) < 20

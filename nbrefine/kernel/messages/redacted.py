@@ -34,7 +34,11 @@ def redacted(value: Any, redact: Redact) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
-        return [redacted(item, redact) for item in value]
+        # A listing has many thousands of items, and a call takes longer than most of them.
+        return [item if type(item) in _PLAIN else redacted(item, redact) for item in value]
     if isinstance(value, dict):
         return {redact(key): redacted(item, redact) for key, item in value.items()}
     return value
+
+
+_PLAIN = frozenset((int, float, bool, type(None)))

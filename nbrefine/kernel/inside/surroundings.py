@@ -13,9 +13,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
-
-_INTERRUPT = 3  # where a captured state has the handler of SIGINT
+from typing import Any, NamedTuple
 
 
 class Surroundings:
@@ -23,8 +21,7 @@ class Surroundings:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._ours: list[Any] | None = None
-        self._session: list[Any] = []
+        self._ours: _State | None = None
 
     def __enter__(self) -> None:
         self._session = _capture()
@@ -35,8 +32,9 @@ class Surroundings:
 
     def __exit__(self, *error: object) -> None:
         self._ours = _capture()
-        if self._ours[_INTERRUPT] == self._session[_INTERRUPT]:
-            self._ours[_INTERRUPT] = None  # the kernel's own, which for what awaits is another
+        if self._ours.handler == self._session.handler:
+            # It is the kernel's own, which for what awaits is another.
+            self._ours = self._ours._replace(handler=None)
         _restore(self._session)
         self._shell.__dict__.pop("ask_exit", None)
 
@@ -46,9 +44,22 @@ def refuse_exit() -> None:
     raise SystemExit("exit() was called")
 
 
-def _capture() -> list[Any]:
+class _State(NamedTuple):
+    names: dict[str, Any]
+    streams: tuple[Any, ...]
+    recursion: int
+    handler: Any
+    """Of SIGINT; None: to be left as it is."""
+    folder: str
+    environment: dict[str, str]
+    path: list[str]
+    seeds: Any
+    numpy_seeds: Any
+
+
+def _capture() -> _State:
     numpy_random = sys.modules.get("numpy.random")
-    return [
+    return _State(
         dict(vars(builtins)),
         (sys.stdin, sys.stdout, sys.stderr, sys.displayhook, sys.excepthook),
         sys.getrecursionlimit(),
@@ -58,27 +69,26 @@ def _capture() -> list[Any]:
         list(sys.path),
         random.getstate(),
         numpy_random.get_state() if numpy_random else None,
-    ]
+    )
 
 
-def _restore(state: list[Any]) -> None:
-    names, streams, limit, handler, folder, environment, path, seeds, numpy_seeds = state
-    vars(builtins).update(names)
-    for name in set(vars(builtins)) - set(names):
+def _restore(state: _State) -> None:
+    vars(builtins).update(state.names)
+    for name in set(vars(builtins)) - set(state.names):
         del vars(builtins)[name]
-    sys.stdin, sys.stdout, sys.stderr, sys.displayhook, sys.excepthook = streams
-    sys.setrecursionlimit(limit)
-    if handler is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, handler)
-    if folder and folder != _folder():
-        os.chdir(folder)
-    if environment != dict(os.environ):
+    sys.stdin, sys.stdout, sys.stderr, sys.displayhook, sys.excepthook = state.streams
+    sys.setrecursionlimit(state.recursion)
+    if state.handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, state.handler)
+    if state.folder and state.folder != _folder():
+        os.chdir(state.folder)
+    if state.environment != dict(os.environ):
         os.environ.clear()
-        os.environ.update(environment)
-    sys.path[:] = path
-    random.setstate(seeds)
-    if numpy_seeds is not None:
-        sys.modules["numpy.random"].set_state(numpy_seeds)
+        os.environ.update(state.environment)
+    sys.path[:] = state.path
+    random.setstate(state.seeds)
+    if state.numpy_seeds is not None:
+        sys.modules["numpy.random"].set_state(state.numpy_seeds)
 
 
 def _folder() -> str:

@@ -70,7 +70,7 @@ def environment(release: str, requirement: str) -> Environment | None:
     Parameters
     ----------
     release: of Python, such as "3.12"; any but the running one is looked for on PATH.
-    requirement: as pip reads it.
+    requirement: as pip reads it, or several of them with blanks between.
 
     Raises
     ------
@@ -117,7 +117,8 @@ def _is_there(folder: Path, wanted: dict[str, str]) -> bool:
 def _make(folder: Path, python: str, requirement: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     install = [sys.executable, "-m", "pip", "--python", str(folder), "install", "--quiet"]
-    for command in ([python, "-m", "venv", "--without-pip", str(folder)], [*install, requirement]):
+    packages = requirement.split()
+    for command in ([python, "-m", "venv", "--without-pip", str(folder)], [*install, *packages]):
         ran = _ran(*command)
         if ran.returncode:
             last = "\n".join((ran.stdout + ran.stderr).splitlines()[-5:])

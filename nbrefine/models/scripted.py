@@ -71,6 +71,11 @@ class ScriptedModel:
         path = Path(path)
         return cls(_read(path), name=f"scripted:{path.name}")
 
+    def skip(self, count: int) -> None:
+        """Leave out the next replies of a list or file, as they have been played before."""
+        for _ in range(count):
+            self._answer(())
+
     def __repr__(self) -> str:
         return f"ScriptedModel(name={self.name!r})"
 

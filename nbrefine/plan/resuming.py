@@ -19,6 +19,7 @@ from nbrefine.driver import EpisodeRun
 from nbrefine.env.approval import Approve
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.kernel import Kernel
+from nbrefine.models.scripted import ScriptedModel
 from nbrefine.notebook import Recorder, load
 from nbrefine.plan.settings import Settings, complete
 from nbrefine.plan.solving import KIND, AnyModel, Work, begin, undo_of
@@ -276,14 +277,19 @@ def _go_on(
     return begin(work, approve=approve, confirm=confirm, rules=rules, budget=budget)
 
 
-def _model_of(episode: Episode, base_url: str | None) -> tuple[str, str | None]:
-    """Give the name of the recorded model and its server."""
+def _model_of(episode: Episode, base_url: str | None) -> tuple[AnyModel, str | None]:
+    """Give the recorded model and its server; a script goes on where it was."""
     recorded = episode.settings
     if recorded.get("model") is None:
         raise UsageError(
             f"The record does not say how to get its model {episode.model!r}", hint="Give model="
         )
-    return recorded["model"], base_url or recorded.get("base_url")
+    name: str = recorded["model"]
+    if name.startswith("scripted:"):
+        script = ScriptedModel.from_file(name.removeprefix("scripted:"))
+        script.skip(sum(turn.reply is not None for turn in episode.turns))
+        return script, None
+    return name, base_url or recorded.get("base_url")
 
 
 def _check_lent(

@@ -255,3 +255,23 @@ def test_a_moved_folder_is_gone_on_with_there(
     assert (tmp_path / "moved" / "items.txt").read_text() == "a b"
     assert episode.settings["folder"] == "."
     assert replace(episode, stop=None).turns[-1].artifacts[0].path == "items.txt"
+
+
+def test_a_script_goes_on_behind_the_replies_that_it_has_given(tmp_path: Path) -> None:
+    script = tmp_path / "replies.txt"
+    script.write_text(f"{BEGIN}\n---\n{ON}\n---\n{WRITE}")
+    solve(
+        "Make a list.",
+        subtasks=STEPS,
+        model=f"scripted:{script}",
+        record=tmp_path / "e.ipynb",
+        max_turns=1,
+    )
+    episode = resume(tmp_path / "e.ipynb", max_turns=3)
+    assert episode.solved
+    assert codes(episode) == [
+        (1, "items = ['a']", True),
+        (2, "items.append('b')", True),
+        (3, "open('items.txt', 'w').write(' '.join(items))", True),
+    ]
+    assert episode.settings["model"] == f"scripted:{script}"

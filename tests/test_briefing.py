@@ -84,8 +84,9 @@ def test_the_first_prompt_has_the_goal_what_there_is_and_how_to_answer() -> None
         "This code has already run:\n```python\nimport math\n```\n\n"
         "Files in the working folder:\n<files>\nprices.csv (1.2 kB)\n</files>\n\n"
         "Variables in the notebook:\n<variables>\nx: int = 1\n</variables>\n\n"
-        "The code must print the answer with the values it has computed. Let it end like this:\n"
-        'print(f"@mean[{mean}]")'
+        "The code must print the answer in this form: @mean[{mean}]\n\n"
+        "Let it end like this, with the values it has computed:\n"
+        '```python\nprint(f"@mean[{mean}]")\n```'
     )
 
 

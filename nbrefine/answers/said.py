@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from nbrefine.answers.asked import Asked, plain
 from nbrefine.answers.fields import fields_of
-from nbrefine.source import parse
+from nbrefine.source import fenced, parse
 from nbrefine.values import AnswerForm
 
 SHOWN = 80
@@ -23,24 +23,30 @@ def described(form: AnswerForm, *, language: str = "python") -> str:
     ----------
     language: the kernel's, in which the answer may be printed.
     """
-    return "\n".join(part for part in (_how(form, language), form.told) if part)
+    if form.kind == "fields":
+        return _fields(form, language)
+    return "\n".join(part for part in (_how(form), form.told) if part)
 
 
-def _how(form: AnswerForm, language: str) -> str:
-    if form.kind == "text":
-        return 'When the goal is reached, print the answer in one line that begins with "ANSWER:".'
+def _how(form: AnswerForm) -> str:
     if form.kind == "value":
         return f"When the goal is reached, put the answer into the variable `{form.variable}`."
     if form.kind == "files":
         return f"The answer is what these files hold; write them: {', '.join(form.files)}."
+    return 'When the goal is reached, print the answer in one line that begins with "ANSWER:".'
+
+
+def _fields(form: AnswerForm, language: str) -> str:
+    """Show the last lines of the code as code, and behind the words: a model copies the rest."""
     line = " ".join(f"@{name}[{{{name}}}]" for name in form.fields)
+    form_told = form.told if all(f"@{name}" in form.told for name in form.fields) else ""
+    told = f"The code must print the answer in this form: {form_told or line}"
+    if form.told and not form_told:
+        told = f"{told}\n{form.told}"
     if language != "python" or not all(name.isidentifier() for name in form.fields):
-        return f"The code must print the answer in this form: {line}"
-    lines = [*_choices(form), f'print(f"{line}")']
-    return (
-        "The code must print the answer with the values it has computed. "
-        f"Let it end like this:\n{chr(10).join(lines)}"
-    )
+        return told
+    code = fenced("\n".join([*_choices(form), f'print(f"{line}")']), "python")
+    return f"{told}\n\nLet it end like this, with the values it has computed:\n{code}"
 
 
 def _choices(form: AnswerForm) -> Iterator[str]:

@@ -14,17 +14,22 @@ def fields(told: str, *names: str) -> AnswerForm:
 
 
 def test_the_fields_are_asked_for_as_a_line_to_print() -> None:
-    told = "Rounded to two places."
+    told = "@mean[m] @sd[s], rounded to two places."
     assert described(AnswerForm("fields", told=told, fields=("mean", "sd"))) == (
-        "The code must print the answer with the values it has computed. Let it end like this:\n"
-        'print(f"@mean[{mean}] @sd[{sd}]")\n'
-        "Rounded to two places."
+        "The code must print the answer in this form: @mean[m] @sd[s], rounded to two places.\n\n"
+        "Let it end like this, with the values it has computed:\n"
+        '```python\nprint(f"@mean[{mean}] @sd[{sd}]")\n```'
     )
+
+
+def test_words_that_do_not_name_the_fields_are_told_besides() -> None:
+    asked = described(AnswerForm("fields", told="Two places.", fields=("mean",)), language="r")
+    assert asked == "The code must print the answer in this form: @mean[{mean}]\nTwo places."
 
 
 def test_the_choices_of_a_field_are_told_as_code() -> None:
     form = fields('@a[x] where "x" is either "yes" or "no".')
-    assert "\na = 'yes' if CONDITION else 'no'\nprint(f\"@a[{a}]\")\n" in described(form)
+    assert "\na = 'yes' if CONDITION else 'no'\nprint(f\"@a[{a}]\")\n```" in described(form)
     several = fields("@a[low/mid/high]")
     assert "\n# a is 'low' or 'mid' or 'high'\nprint(" in described(several)
 

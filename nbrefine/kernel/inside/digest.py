@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from .guard import Overdue, kind_name, time_limit
+from .guard import Overdue, is_from, kind_name, time_limit
 from .link import Emit
 from .listing import described, shape, user_items
 from .parts import Look
@@ -26,7 +26,34 @@ TOTAL_SECONDS = 10.0
 def snapshot(emit: Emit) -> dict[str, Any]:
     """Give the digest and the listing of one moment."""
     items = user_items()
-    return {"digest": _digest(items), "variables": described(items)}
+    told = _digest(items)
+    return {"digest": told, "variables": _described(items, told["names"])}
+
+
+def _described(items: list[tuple[str, Any]], rows: list[list[Any]]) -> list[dict[str, Any]]:
+    """Describe names, but for tables and arrays that are what they were the last time."""
+    kept: dict[str, dict[str, Any]] = {}
+    for (name, value), row in zip(items, rows):  # noqa: B905  `strict` came after Python 3.9
+        was, told = _LAST.get(name, (None, None))
+        if told is not None and was == row and is_from(value, *_LARGE):
+            kept[name] = told
+    fresh = described([item for item in items if item[0] not in kept])
+    kept.update((told["name"], told) for told in fresh)
+    _LAST.clear()
+    _LAST.update(
+        (row[0], (row, kept[row[0]]))
+        for row in rows
+        # What was not seen whole may have changed all the same.
+        if not any(row[4:]) and "shape" in kept.get(row[0], ())
+    )
+    return [kept[name] for name, _ in items if name in kept]
+
+
+_LAST: dict[str, tuple[list[Any], dict[str, Any]]] = {}
+"""By name, what the digest and the listing said at the last snapshot."""
+
+_LARGE = ("pandas", "DataFrame", "Series")
+"""What takes longer to describe than to compare."""
 
 
 def digest(emit: Emit) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nbrefine._portal import Run
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.state.digest import snapshot
 from nbrefine.kernel.state.namespace import Variable, describe, variables
 from nbrefine.kernel.state.summary import LIMIT
 
@@ -184,3 +185,33 @@ def test_a_thousand_variables_are_told_in_a_few_lines(shared_kernel: Kernel) -> 
     assert "array_0 … array_99: 100 ndarrays of shapes (3, 0) to (3, 99), float64" in lines
     assert "words_0 … words_296: 297 lists of length 0 to 296" in lines
     assert re.search(r" and \d+ more$", lines[-1])
+
+
+def test_a_snapshot_describes_anew_what_has_changed_since_the_last_one(
+    shared_kernel: Kernel,
+) -> None:
+    shared_kernel.run("%reset -f").result()
+
+    def seen(source: str) -> dict[str, Variable]:
+        assert shared_kernel.run(source).result().ok
+        found = Run(snapshot(shared_kernel.core)).result().variables
+        listed = Run(variables(shared_kernel.core)).result()
+        assert found == listed
+        return {variable.name: variable for variable in found}
+
+    first = seen(
+        "import numpy as np, pandas as pd\n"
+        "df = pd.DataFrame({'a': [1.5, 2.5]})\nother = df.copy()\ns = pd.Series([1, 2])\n"
+        "big = pd.DataFrame(np.zeros((400_000, 4)))"
+    )
+    assert seen("pass") == first
+    second = seen("df.iloc[0, 0] = np.nan\nbig.iloc[200_001, 1] = np.nan\ns.name = 'total'")
+    assert second["df"].detail == "a (float64, 1 missing)"
+    assert second["big"].detail == "0 (float64), 1 (float64, 1 missing), 2 (float64), 3 (float64)"
+    assert second["s"].detail == "int64, name total"
+    assert second["other"] == first["other"]
+    third = seen("df, other = other, df\ndel s")
+    assert (third["df"].detail, third["other"].detail) == (
+        "a (float64)",
+        "a (float64, 1 missing)",
+    )

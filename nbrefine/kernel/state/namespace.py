@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from nbrefine.kernel.helper import ask
 from nbrefine.kernel.state.summary import describe
+from nbrefine.kernel.state.variable import Variable, variable
 
 if TYPE_CHECKING:
     from nbrefine.kernel.core import Core
@@ -15,26 +16,6 @@ __all__ = ("Look", "Plain", "Variable", "describe", "look", "plain", "variable",
 
 TIMEOUT = 15.0
 """Seconds a listing may take; it limits itself to a few, unless a `__repr__` defies its alarm."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """One name that the user bound."""
-
-    name: str
-    type: str
-    """Name of the value's class."""
-    kind: Literal["data", "function", "class", "module"] = "data"
-    shape: tuple[int, ...] | None = None
-    """Rows and columns of a table, extents of an array, length of a container."""
-    size: int | None = None
-    """Bytes, as far as they can be had cheaply; a container's without its items."""
-    preview: str = ""
-    """The value in short, a table's first two rows, or a function's parameters."""
-    detail: str = ""
-    """A table's columns, a dict's keys, an array's dtype, the types in a list."""
-    keys: tuple[str, ...] = ()
-    """The columns of a table or the keys of a dict that are text, as they are; the first 200."""
 
 
 async def variables(core: Core) -> tuple[Variable, ...]:
@@ -103,11 +84,3 @@ async def plain(core: Core, name: str) -> Plain | None:
     """
     told = await ask(core, "look", "plain", name, timeout=TIMEOUT)
     return None if told is None else Plain(**told)
-
-
-def variable(told: dict[str, Any]) -> Variable:
-    """Make a variable of the fields that a kernel told of it."""
-    for field in ("shape", "keys"):
-        if told.get(field) is not None:
-            told[field] = tuple(told[field])
-    return Variable(**told)

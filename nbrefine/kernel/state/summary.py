@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nbrefine.kernel.state.namespace import Variable
+from nbrefine.kernel.state.variable import Variable
 
 LIMIT = 3000
 """Characters of a summary, unless said otherwise: as many as a prompt shows of any text."""

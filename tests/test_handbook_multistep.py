@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ PAGE = """<html><body><h1>Shop</h1><ul>
 """
 TABLE = "name,price\nTea,3.5\nMilk,1.25\nBread,5.0\n"
 
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"goal": "Fetch the page at `url` into the text `html`.", "check": "'</html>' in html"},
     {
         "goal": "Look at the lines of `html` with an item, and count them into `items`.",

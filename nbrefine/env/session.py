@@ -29,6 +29,7 @@ from nbrefine.errors import (
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import copy
+from nbrefine.kernel.state.changes import differences
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.kernel.state.packages import packages
 from nbrefine.outputs import CellResult
@@ -176,8 +177,14 @@ class Session:
         hazards = kernel.core.hazards
         told = "; ".join(f"{hazard.detail} ({hazard.verdict})" for hazard in hazards)
         shared = tuple(hazard.detail for hazard in hazards if hazard.verdict == "shared")
+        seen = point.seen
         try:
-            seen = point.seen or await snapshot(kernel.core)
+            # Whoever a kernel belongs to may have run something in it since.
+            if seen is None or not self.kernel.owned:
+                found = await snapshot(kernel.core)
+                others = differences(seen.digest, found.digest) if seen is not None else ()
+                changed = f"others changed the session: {'; '.join(others)}" if others else ""
+                told, seen = "; ".join(part for part in (told, changed) if part), found
         except BaseException:
             await kernel.aclose()
             raise

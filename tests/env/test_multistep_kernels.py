@@ -59,19 +59,25 @@ def processes() -> int:
 
 
 @pytest.fixture
-def attached(tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel that somebody else has started, with a state of theirs."""
+def connection(tmp_path: Path) -> Iterator[str]:
+    """The connection file of a kernel that somebody else has started."""
     manager = KernelManager(kernel_name="python3")
     # Threads of BLAS would be a user's, who must not be forked.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     with (tmp_path.parent / f"{tmp_path.name}.log").open("w") as log:
         manager.start_kernel(stdout=log, stderr=log, env=environment, cwd=str(tmp_path))
     try:
-        with Kernel.connect(manager.connection_file) as kernel:
-            assert kernel.run("items = [1, 2]").result().ok
-            yield kernel
+        yield manager.connection_file
     finally:
         manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def attached(connection: str) -> Iterator[Kernel]:
+    """That kernel, with a state of theirs."""
+    with Kernel.connect(connection) as kernel:
+        assert kernel.run("items = [1, 2]").result().ok
+        yield kernel
 
 
 def test_accepted_cells_run_once_in_a_kernel_that_is_not_ours(
@@ -92,6 +98,48 @@ def test_accepted_cells_run_once_in_a_kernel_that_is_not_ours(
     assert (tmp_path / "out.txt").read_text() == "x"
     assert [(artifact.path, artifact.size) for artifact in episode.artifacts] == [("out.txt", 1)]
     assert attached.run("items, total").result().text == "([1, 2, 3], 6)\n"
+
+
+def test_what_its_owner_runs_meanwhile_is_told_and_no_answer_of_a_cell_s(
+    attached: Kernel, connection: str
+) -> None:
+    task = Task("Count", answer=AnswerForm("value"))
+    with (
+        Kernel.connect(connection) as owner,
+        MultiStepEnvironment(task, kernel=attached) as env,
+    ):
+        state = driven(env, "n = 1")
+        assert owner.run("items.append(3)\nanswer = 8").result().ok
+        state = env.step(state, cell("m = len(items)")).next_state
+        turn = newest(state)
+        assert turn.result is not None
+        assert turn.accepted
+        assert "others changed the session: " in turn.isolation_reason
+        assert "answer should not be there" in turn.isolation_reason
+        assert turn.change is not None
+        assert list(turn.change.new) == ["m"]
+        assert not turn.change.changed
+        assert episode_of(state).answer is None
+        state = env.step(state, cell("answer = m")).next_state
+    assert "others" not in newest(state).isolation_reason
+    found = episode_of(state).answer
+    assert found is not None
+    assert found.value == 3
+
+
+def test_a_look_that_ends_a_branch_leaves_a_kernel_that_is_not_ours_alone(attached: Kernel) -> None:
+    trap = """\
+class Trap:
+    def __repr__(self):
+        __import__("os")._exit(1)
+import pandas
+trap = pandas.DataFrame({"a": [0] * 5 + [Trap()]})  # a listing shows the first rows alone
+"""
+    look = Action.from_text('{"name": "inspect_variable", "arguments": {"name": "trap"}}')
+    with MultiStepEnvironment(Task("t"), kernel=attached) as env:
+        state = env.step(driven(env, trap), look).next_state
+        assert "too long or ended the kernel" in newest(state).feedback
+    assert attached.run("items").result().text == "[1, 2]\n"
 
 
 def test_an_older_state_of_a_kernel_that_is_not_ours_is_not_looked_at(attached: Kernel) -> None:

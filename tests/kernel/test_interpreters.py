@@ -20,7 +20,7 @@ from nbrefine.kernel import Kernel, provisioner
 from nbrefine.kernel.processes import evidence
 from nbrefine.kernel.processes.forking import Forked
 from nbrefine.kernel.state.digest import digest
-from nbrefine.outputs import Display
+from nbrefine.outputs import CellResult, Display
 from tests.conftest import missing
 from tests.kernel import environments
 from tests.kernel.environments import RUNNING, Environment
@@ -43,8 +43,28 @@ OLD = [
 every = pytest.mark.parametrize("environment", [*BRANCHING, *OLD], indirect=True)
 branching = pytest.mark.parametrize("environment", BRANCHING, indirect=True)
 old = pytest.mark.parametrize("environment", OLD, indirect=True)
+threaded = pytest.mark.parametrize("environment", [*BRANCHING, *OLD[1:]], indirect=True)
 
 Contents = dict[str, tuple[int, int]]
+
+# Has the thread of the shell channel say that it is about to send this cell's reply, and send it
+# when a request has arrived that it has not read, as happens by chance on a busy host.
+_SENDING = """
+import pathlib, select
+channel = get_ipython().kernel.shell_channel_thread
+stream = channel.manager._main_to_shell_channel.to_stream
+requests = get_ipython().kernel.shell_stream.socket
+
+def send(message):
+    stream.on_recv(channel.manager._send_on_shell_channel, copy=False)
+    pathlib.Path("sending").touch()
+    arrived, _, _ = select.select([requests.FD], [], [], 20)
+    pathlib.Path("new").write_text(str(len(arrived)))
+    pathlib.Path("new").rename("arrived")
+    channel.manager._send_on_shell_channel(message)
+
+channel.io_loop.add_callback(stream.on_recv, send, copy=False)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +152,18 @@ def is_interrupted(kernel: Kernel, waits: str) -> None:
     assert running.result(60).status == "interrupted"
 
 
+def a_request_amid_a_reply(
+    kernel: Kernel, until: Callable[..., None]
+) -> tuple[Run[CellResult], Run[dict[str, Any]]]:
+    value(kernel, "'the first reply over a connection takes nothing along'")
+    first = kernel.run(_SENDING, timeout=60)
+    until(Path("sending").exists)
+    second = Run(kernel.core.link.request("kernel_info_request", {}, 60))
+    until(Path("arrived").exists)
+    assert Path("arrived").read_text() == "1"
+    return first, second
+
+
 @every
 def test_a_kernel_runs_cells_and_is_interrupted_and_restarted(
     environment: Environment, name: str
@@ -155,6 +187,18 @@ def test_a_kernel_runs_cells_and_is_interrupted_and_restarted(
         assert value(kernel, "begun = 1") == ""
         assert "begun" in kernel.restart().result(60)
         assert value(kernel, "'begun' in dir(), 6 * 7") == "(False, 42)"
+
+
+@threaded
+def test_a_message_that_comes_as_a_reply_is_sent_does_not_make_a_kernel_deaf(
+    name: str, until: Callable[..., None]
+) -> None:
+    """As after an `await` that is interrupted: the message that wakes the kernel is on its way."""
+    with Kernel.start(name) as kernel:
+        first, second = a_request_amid_a_reply(kernel, until)
+        assert first.result(60).ok
+        assert second.result(60)["status"] == "ok"
+        assert value(kernel, "'it hears'") == "'it hears'"
 
 
 @every

@@ -91,6 +91,18 @@ def _send_in_flush(publisher: Any) -> None:
     publisher.send_multipart = send
 
 
+def _send_replies_by_stream(shell: Any) -> None:
+    """Send replies by the stream that reads the requests, as ipykernel does from 7.4 on.
+
+    Sent on its bare socket, a reply takes along the only sign that a request has arrived
+    meanwhile, as one does that wakes an interrupted `await`.  The kernel then reads no request
+    any more until somebody connects anew (ipykernel #1554).
+    """
+    thread: Any = getattr(shell.kernel, "shell_channel_thread", None)
+    if thread is not None and hasattr(thread.manager, "_shell_socket"):
+        thread.manager._shell_socket = shell.kernel.shell_stream  # noqa: SLF001
+
+
 def _end_control(app: Any) -> None:
     """End the control thread before ipykernel closes IOPub, for which its last flush waits 10 s."""
     if app.control_thread is not None and app.control_thread.is_alive():
@@ -195,6 +207,7 @@ def _note(kernel: Any, text: str) -> None:
 
 
 if "NONCE" in globals():
+    _send_replies_by_stream(get_ipython())
     prepare(
         get_ipython(),
         globals()["NONCE"],

@@ -308,6 +308,8 @@ class Plumbing:
         shell_stream = ZMQStream(app.shell_socket, channel.io_loop)
         if hasattr(channel, "shell_stream"):  # ipykernel 7.4
             channel.shell_stream = shell_stream
+        else:  # for the reason given in `prepare`
+            channel._shell_socket = shell_stream
         debugpy_stream = ZMQStream(app.debugpy_socket, control.io_loop)
         kernel.control_thread, kernel.shell_channel_thread = control, channel
         kernel.iopub_thread, kernel.iopub_socket = app.iopub_thread, app.iopub_socket

@@ -158,10 +158,11 @@ def test_all_437_references_run_or_fail_as_they_were_recorded_to(
 def test_references_are_judged_correct_wherever_they_run(
     warm: Warm, sets: dict[str, ProblemSet], folder: Path
 ) -> None:
-    """Every fourth set, and what those hold of each kind of check."""
+    """Every sixth set and one with models, so that each kind of check is among them."""
     runs = {(row["set_id"], row["step"]) for row in lines(folder / "reference_run.jsonl")
             if row["status"] == "ok"}  # fmt: skip
-    chosen = [one for one in list(sets.values())[::4] if one.id not in SLOW]
+    chosen = {one.id: one for one in list(sets.values())[::6] if one.id not in SLOW}
+    chosen[MODELS] = sets[MODELS]
     verdicts: dict[tuple[str, int], Judgement] = {}
 
     async def visit(kernel: Kernel, one: ProblemSet, row: Question) -> None:
@@ -169,7 +170,7 @@ def test_references_are_judged_correct_wherever_they_run(
             verdicts[one.id, row.number] = await judge(kernel, row, row.code)
         await kernel.run(row.code, timeout=300)
 
-    warm.walk(chosen, visit)
+    warm.walk(chosen.values(), visit)
     assert {key: judged for key, judged in verdicts.items() if not judged.correct} == {}
     checks = Counter(remark.check for judged in verdicts.values() for remark in judged.remarks)
     assert len(verdicts) > 50
@@ -184,6 +185,8 @@ CHECKS: tuple[Check, ...] = (
     "table_test",
     "model",
 )
+
+MODELS = "kaggle/automobile-dataset"
 
 UNTESTABLE = {("so/pandaseval-022", 1), ("so/pandaseval-099", 1)}
 """Whose reference is a function that pandas 3 runs no more; defining it raises nothing."""
@@ -287,6 +290,15 @@ def test_a_scripted_answer_gets_its_verdict(
 ) -> None:
     judged = asked_of_users(code)
     assert (judged.verdict, judged.category) == (verdict, category), judged
+
+
+def test_an_answer_without_end_is_stopped(
+    asked_of_users: Callable[[str], Judgement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbrefine.taskdata.dseval.judging.FLOOR", 10.0)
+    judged = asked_of_users("while True:\n    pass")
+    assert judged.verdict == "TIMEOUT"
+    assert asked_of_users("users.head(25)").correct
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbrefine.taskdata.dseval.judge import judge
+from nbrefine.taskdata.dseval.judging import judge
 from nbrefine.taskdata.dseval.sets import ProblemSet, Question, dseval_sets
 from nbrefine.taskdata.dseval.verdicts import Judgement, Remark, Verdict
 

@@ -183,7 +183,7 @@ def _seen(value: Any) -> dict[str, Any]:
     kind = type(value)
     try:
         sketched = _Sketch().of(value)
-    except (_TooLargeError, RecursionError):
+    except Exception:  # noqa: BLE001  too large, nested too deeply, or a foreign class's trouble
         sketched = {"k": "other", "t": _type(value), "v": None}
     return {"type": f"{kind.__module__}.{kind.__qualname__}", "shown": shown, "value": sketched}
 

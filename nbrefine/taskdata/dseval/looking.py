@@ -35,7 +35,7 @@ class Observed:
     """Those that are asked for and bound."""
 
 
-class AnswerRaised(Exception):
+class AnswerRaised(KernelError):
     """What was asked of a branch raised there; the text says what."""
 
 

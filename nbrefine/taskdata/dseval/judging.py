@@ -43,7 +43,7 @@ def judge(kernel: Kernel, question: Question, code: str) -> Run[Judgement]:
     InvalidTaskError: the reference itself fails here.
     UsageError: a check is configured in a way that is not known.
     BranchRefused: the kernel cannot be branched.
-    KernelError: the kernel, or a branch while it was looked at, has ended.
+    KernelError: the kernel has ended, or a branch could not be looked at.
     """
     return Run(_judge(kernel, question, code))
 
@@ -212,9 +212,14 @@ class _Sides:
         kinds = [metric_type] if isinstance(metric_type, str) else metric_type
         limits = tolerance if isinstance(tolerance, list) else [tolerance] * len(kinds)
         asked = ("metrics", model_name, inputs_name, labels_name, kinds)
-        wanted = await ask(self._reference, *asked)
+        try:
+            wanted = await ask(self._reference, *asked)
+        except AnswerRaised as error:
+            raise InvalidTaskError(f"The reference's {model_name} fails here: {error}") from error
         # The reference's data judge both models, whatever the answer calls its own.
-        await self._reference.copy_variables([inputs_name, labels_name], self._answer)
+        copied = await self._reference.copy_variables([inputs_name, labels_name], self._answer)
+        if copied.failed:
+            raise InvalidTaskError(f"The data that {model_name} is judged by: {copied}")
         try:
             found = await ask(self._answer, *asked)
         except AnswerRaised as error:

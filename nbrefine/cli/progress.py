@@ -158,7 +158,8 @@ def _now(run: EpisodeRun, max_turns: int) -> Text:
     doing = run.activity
     words = [DOING.get(doing.doing, doing.doing)]
     if doing.turn:
-        words.insert(0, f"turn {doing.turn}/{max_turns}")
+        recorded = run.episode.settings if run.episode is not None else {}
+        words.insert(0, f"turn {doing.turn}/{recorded.get('max_turns', max_turns)}")
     words.append(f"{time.monotonic() - doing.since:.1f} s")
     if run.episode is not None:
         words.append(f"{run.episode.usage.total_tokens} tokens so far")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from nbrefine.env.attempt import Attempt
 from nbrefine.env.turns import feedback_texts
 from nbrefine.extraction import extract, one_of_many
+from nbrefine.files import SHOWN
 from nbrefine.hints import did_you_mean
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.leftovers import leftovers, stale_notice
@@ -77,8 +78,27 @@ def tried(turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str) -> 
 
 
 def stale_in(turn: Turn, done: Attempt, earlier: Sequence[Turn]) -> str:
-    """Say which names the code read that rejected attempts had left; "" for none."""
-    return stale_notice(turn.code, leftovers(earlier)) if done.isolation == "none" else ""
+    """Say what rejected attempts had left: names that the code read, and files; "" for nothing."""
+    if done.isolation == "fork":
+        return ""
+    names = stale_notice(turn.code, leftovers(earlier)) if done.isolation == "none" else ""
+    files = ", ".join(list(_files_left(earlier))[:SHOWN])
+    told = f"Files that rejected attempts wrote are there still: {files}." if files else ""
+    return " ".join(part for part in (names, told) if part)
+
+
+def _files_left(earlier: Sequence[Turn]) -> dict[str, None]:
+    """Give the files that rejected attempts wrote without a branch, and no accepted one since."""
+    left: dict[str, None] = {}
+    for turn in earlier:
+        if turn.files is None or turn.files.isolated:
+            continue
+        for change in turn.files.changes:
+            if turn.accepted or change.action == "deleted":
+                left.pop(change.path, None)
+            elif change.kind == "file":
+                left[change.path] = None
+    return left
 
 
 def ran(turn: Turn, done: Attempt, stale: str = "") -> Turn:

@@ -15,7 +15,7 @@ from jupyter_client.manager import KernelManager
 from nbrefine.env import MultiStepEnvironment
 from nbrefine.errors import BranchRefused, InvalidTaskError, KernelError, UsageError
 from nbrefine.kernel import Kernel
-from nbrefine.postconditions import holds
+from nbrefine.postconditions import file_written, holds
 from nbrefine.state import Action, State
 from nbrefine.values import AnswerForm, Episode, Subtask, Task, Turn
 
@@ -270,3 +270,18 @@ def test_a_kernel_that_dies_in_an_attempt_does_not_take_the_session_with_it() ->
         state = driven(env, "items.append(3)", "import os; os._exit(7)", "total = sum(items)")
     assert [turn.verdict for turn in episode_of(state).turns] == ["solved", "crashed", "solved"]
     assert episode_of(state).solved
+
+
+def test_files_that_a_rejected_attempt_left_without_a_branch_are_told(tmp_path: Path) -> None:
+    checks = (file_written("out.txt"), holds("x == 1"))
+    task = Task("Write", subtasks=(Subtask("Write", postconditions=checks), Subtask("Go on")))
+    with MultiStepEnvironment(task, isolation="rebuild", cwd=tmp_path) as env:
+        state = driven(env, "n = open('out.txt', 'w').write('x')", "x = 1")
+        turn = newest(state)
+        assert (turn.accepted, turn.artifacts) == (True, ())
+        told = "Files that rejected attempts wrote are there still: out.txt."
+        assert told in turn.isolation_reason
+        state = env.step(state, cell("n = open('out.txt', 'w').write('y')")).next_state
+    first, _, last = episode_of(state).turns
+    assert "are there still" not in first.isolation_reason
+    assert (last.accepted, [each.path for each in last.artifacts]) == (True, ["out.txt"])

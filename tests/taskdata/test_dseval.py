@@ -13,7 +13,8 @@ import pytest
 from nbrefine.errors import UsageError
 from nbrefine.taskdata import dseval_sets
 from nbrefine.taskdata.dseval import ProblemSet, Remark, inside
-from nbrefine.taskdata.dseval.likeness import Match, Rules, Seen, match
+from nbrefine.taskdata.dseval.likeness import match
+from nbrefine.taskdata.dseval.sketches import Match, Rules, Seen
 from nbrefine.taskdata.dseval.verdicts import judgement_of
 
 

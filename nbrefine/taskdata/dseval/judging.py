@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from nbrefine._portal import Run
 from nbrefine.errors import InvalidTaskError, UsageError
-from nbrefine.taskdata.dseval.likeness import Match, Rules, Seen, match
+from nbrefine.taskdata.dseval.likeness import match
 from nbrefine.taskdata.dseval.looking import AnswerRaised, Observed, ask, observe
 from nbrefine.taskdata.dseval.sets import Question
+from nbrefine.taskdata.dseval.sketches import Match, Rules, Seen
 from nbrefine.taskdata.dseval.verdicts import Flaw, Judgement, Remark, judgement_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nbrefine.bindings import StateChange
 from nbrefine.errors import KernelError
 from nbrefine.outputs import CellResult, Display
-from nbrefine.taskdata.dseval.likeness import Seen
+from nbrefine.taskdata.dseval.sketches import Seen
 
 if TYPE_CHECKING:
     from nbrefine.kernel import Kernel

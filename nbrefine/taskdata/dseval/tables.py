@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbrefine.taskdata.dseval.likeness import (
+from nbrefine.taskdata.dseval.sketches import (
     SAME,
     Match,
     Rules,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nbrefine.taskdata.dseval.likeness import Difference
+from nbrefine.taskdata.dseval.sketches import Difference
 
 Verdict = Literal[
     "CORRECT",

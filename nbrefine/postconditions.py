@@ -130,7 +130,7 @@ def holds(source: str, *, told: str = "") -> Postcondition:
 
     Raises
     ------
-    UsageError: it is no Python, asserts nothing, or asserts what is always true.
+    UsageError: it is no Python, asserts nothing, or asserts what is always true or names nothing.
     """
     code = textwrap.dedent(source).strip()
     if not code:
@@ -147,6 +147,8 @@ def holds(source: str, *, told: str = "") -> Postcondition:
         raise UsageError(f"The check {_cited(code)} asserts nothing", hint=_HOLDS)
     if any(_is_always_true(node.test) for node in asserts):
         raise UsageError(f"The check {_cited(code)} is always true", hint=_HOLDS)
+    if any(_looks_at_nothing(node.test) for node in asserts):
+        raise UsageError(f"The check {_cited(code)} looks at nothing", hint=_HOLDS)
     if any(_is_about_all_code(node) for node in ast.walk(tree)):
         raise UsageError(
             f"The check {_cited(code)} sets something for all code around it",
@@ -180,6 +182,13 @@ def _is_always_true(test: ast.expr) -> bool:
     if isinstance(test, ast.Constant):
         return bool(test.value)
     return isinstance(test, (ast.Tuple, ast.JoinedStr))
+
+
+def _looks_at_nothing(test: ast.expr) -> bool:
+    """Tell whether a condition such as `1 == 1` names nothing; one that always fails may."""
+    return not isinstance(test, ast.Constant) and not any(
+        isinstance(node, ast.Name) for node in ast.walk(test)
+    )
 
 
 def _is_about_all_code(node: ast.AST) -> bool:

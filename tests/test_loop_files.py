@@ -66,7 +66,7 @@ def test_a_run_whose_outputs_fit_makes_no_folder(tmp_path: Path) -> None:
 
 
 def test_an_attempt_that_is_stopped_takes_its_file_along(tmp_path: Path) -> None:
-    """No turn of the record speaks of it."""
+    """The reply is kept, unjudged, and what its cell had put out is not."""
     path = tmp_path / "episode.ipynb"
     endless = fenced("n = 0\nwhile True:\n    print(f'{n:099}')\n    n += 1")
     run = start("t", tests="assert False", model=[endless], record=path, timeout=None)
@@ -75,7 +75,8 @@ def test_an_attempt_that_is_stopped_takes_its_file_along(tmp_path: Path) -> None
         assert time.monotonic() < deadline
         time.sleep(0.01)
     run.stop()
-    assert run.result(60).turns == ()
+    (turn,) = run.result(60).turns
+    assert (turn.verdict, turn.result) == ("infra-error", None)
     assert [file.name for file in tmp_path.iterdir()] == ["episode.ipynb"]
 
 

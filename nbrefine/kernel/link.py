@@ -221,7 +221,7 @@ class Link:
 
     def poke(self) -> None:
         """Send a message on shell, which wakes a kernel's idle event loop."""
-        self._channels.send("shell", "kernel_info_request", {})
+        self._channels.nudge()
 
     async def interrupt(self) -> None:
         """Interrupt what the kernel runs, by signal or by message as it wants it."""

@@ -78,6 +78,7 @@ class Channels:
         self._gathered: list[tuple[Channel, Message]] = []  # the thread's own
         self._reader = Reader(self._session)
         self._outbox: deque[tuple[str, list[bytes]]] = deque()
+        self._pollers = zmq.Poller(), zmq.Poller()  # of all but IOPub, and of everything
         self._lock = threading.Lock()
         self._closing = False
         self._closed = self._loop.create_future()
@@ -92,6 +93,17 @@ class Channels:
         self._outbox.append((channel, self._session.serialize(message)))
         self._wake_up()
         return str(message["header"]["msg_id"])
+
+    def nudge(self) -> None:
+        """Wake the kernel's shell by a message over a connection of its own.
+
+        ipykernel 7.0 to 7.3 may overlook a request that comes just as it sends a reply, and then
+        all that follow (ipykernel #1554).  It looks again when somebody connects or leaves: the
+        connection ends when it is answered, in case that answer is such a reply.
+        """
+        message = self._session.msg("kernel_info_request", {})
+        self._outbox.append(("nudge", self._session.serialize(message)))
+        self._wake_up()
 
     async def close(self) -> None:
         """Close the sockets and end the thread."""
@@ -112,7 +124,7 @@ class Channels:
             sockets["shell"] = self._connect("shell", zmq.DEALER)
             sockets["control"] = self._connect("control", zmq.DEALER)
             sockets["monitor"] = sockets["iopub"].get_monitor_socket(zmq.EVENT_DISCONNECTED)
-            others, everything = zmq.Poller(), zmq.Poller()
+            others, everything = self._pollers
             for each in (*sockets.values(), self._woken.fileno()):
                 everything.register(each, zmq.POLLIN)
                 if each is not sockets["iopub"]:
@@ -153,6 +165,8 @@ class Channels:
                 pass  # what arrived before the connection broke comes first
             self._gathered.append(("lost", {}))
             urgent = True
+        if sockets.get("nudge") in ready:
+            self._leave(sockets)
         for name in _CHANNELS:
             if sockets[name] in ready:
                 urgent |= bool(self._receive(name, sockets[name]))
@@ -180,7 +194,19 @@ class Channels:
                 pass
         while self._outbox:
             channel, frames = self._outbox.popleft()
+            if channel == "nudge":
+                self._leave(sockets)  # an earlier one that has no answer
+                sockets["nudge"] = self._connect("shell", zmq.DEALER)
+                for poller in self._pollers:
+                    poller.register(sockets["nudge"], zmq.POLLIN)
             sockets[channel].send_multipart(frames)
+
+    def _leave(self, sockets: dict[str, zmq.Socket[bytes]]) -> None:
+        nudge = sockets.pop("nudge", None)
+        if nudge is not None:
+            for poller in self._pollers:
+                poller.unregister(nudge)
+            nudge.close(linger=0)
 
     def _receive(self, channel: Channel, source: zmq.Socket[bytes]) -> bool | None:
         """Take what is there off a socket, and tell whether any of it is more than text.

@@ -44,6 +44,10 @@ class Direct:
         self._send()
         return str(message["header"]["msg_id"])
 
+    def nudge(self) -> None:
+        """Wake the kernel's shell by a message."""
+        self.send("shell", "kernel_info_request", {})
+
     async def close(self) -> None:
         """Close the socket; a second call does nothing."""
         if self._connection.fileno() >= 0:

@@ -306,10 +306,9 @@ class Plumbing:
         app, kernel = self.app, self.app.kernel
         control, channel = app.control_thread, app.shell_channel_thread
         shell_stream = ZMQStream(app.shell_socket, channel.io_loop)
-        if hasattr(channel, "shell_stream"):  # ipykernel 7.4
-            channel.shell_stream = shell_stream
-        else:  # for the reason given in `prepare`
-            channel._shell_socket = shell_stream
+        # Before ipykernel 7.4 it is the other one, and a stream for the reason given in `prepare`.
+        own = "shell_stream" if hasattr(channel, "shell_stream") else "_shell_socket"
+        setattr(channel, own, shell_stream)
         debugpy_stream = ZMQStream(app.debugpy_socket, control.io_loop)
         kernel.control_thread, kernel.shell_channel_thread = control, channel
         kernel.iopub_thread, kernel.iopub_socket = app.iopub_thread, app.iopub_socket
@@ -318,8 +317,7 @@ class Plumbing:
         kernel.control_stream = ZMQStream(app.control_socket, control.io_loop)
         kernel.debugpy_stream, kernel.debug_shell_socket = debugpy_stream, app.debug_shell_socket
         kernel._main_asyncio_lock = asyncio.Lock()
-        kernel._aborting = False
-        kernel._shutdown_message = None
+        kernel._aborting, kernel._shutdown_message = False, None
         kernel.record_ports(self.ports)
         kernel._process_children = partial(_process_children, kernel)
         _init_debugger(kernel)

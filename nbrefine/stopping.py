@@ -69,10 +69,10 @@ def fingerprint(turn: Turn) -> str:
     """Give a hash of what was tried and what came of it.
 
     What was tried is the syntax tree without comments, layout and docstrings; text that does
-    not parse, or the reply where it held no code, counts as it stands.  What came of it is how
-    the cell ended, its error, and the tests that did not pass; without tests also what a cell
-    that ran well has put out, so that a polled `job.status()` with changing answers is no
-    repeat.  Memory addresses are left out.
+    not parse, or the reply with its calls of tools where it held no code, counts as it stands.
+    What came of it is how the cell ended, its error, and the tests that did not pass; without
+    tests also what a cell that ran well has put out, so that a polled `job.status()` with changing
+    answers is no repeat.  Memory addresses are left out.
     """
     return _hash(repr((_tried(turn), _outcome(turn))))
 
@@ -80,7 +80,10 @@ def fingerprint(turn: Turn) -> str:
 def _tried(turn: Turn) -> str:
     if turn.code:
         return _shape(turn.code)
-    return turn.reply.text.strip() if turn.reply else ""
+    if turn.reply is None:
+        return ""
+    calls = [(call.name, call.arguments, call.raw) for call in turn.reply.tool_calls]
+    return turn.reply.text.strip() + (repr(calls) if calls else "")
 
 
 @lru_cache(maxsize=4096)  # every decision looks at every earlier attempt again

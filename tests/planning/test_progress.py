@@ -7,7 +7,7 @@ import pytest
 from nbrefine.errors import UsageError
 from nbrefine.planning import Progress, StepLimits, planned, progress
 from nbrefine.stopping import StopRule
-from nbrefine.values import Plan, Subtask, Turn
+from nbrefine.values import Plan, Subtask, ToolCall, Turn, TurnKind
 from tests.planning.turns import turn
 
 CHAIN = Plan(
@@ -142,6 +142,28 @@ def test_a_variable_may_be_looked_at_again_after_each_attempt() -> None:
     assert where([CHAIN], turns).exhausted == ""
     turns += [turn(n, 1, kind="inspection", said="df") for n in (7, 8)]
     assert where([CHAIN], turns).exhausted != ""
+
+
+@pytest.mark.parametrize("kind", ["inspection", "answer"])
+def test_calls_of_tools_are_repeats_where_their_arguments_are(kind: TurnKind) -> None:
+    def calling(number: int, argument: str) -> Turn:
+        return turn(number, 1, kind=kind, calls=(ToolCall("a_tool", {"text": argument}),))
+
+    many = StepLimits(attempts=9)
+    turns = [calling(n, argument) for n, argument in enumerate("abc", 1)]
+    assert where([], turns, limits=many).exhausted == ""
+    turns += [calling(4, "c"), calling(5, "c")]
+    assert "was made 3 times" in where([], turns, limits=many).exhausted
+
+
+def test_calls_that_cannot_be_read_are_repeats_where_they_stand_so() -> None:
+    def calling(number: int, raw: str) -> Turn:
+        return turn(number, 1, calls=(ToolCall("run_cell", problem="it is cut", raw=raw),))
+
+    assert (
+        where([], [calling(n, raw) for n, raw in enumerate(("{a", "{b", "{c"), 1)]).exhausted == ""
+    )
+    assert where([], [calling(n, "{a") for n in (1, 2, 3)]).exhausted != ""
 
 
 @pytest.mark.parametrize("settings", [{"attempts": 0}, {"tokens": 0}, {"seconds": -1.0}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbrefine.outputs import CellResult
-from nbrefine.values import Extraction, Reply, Turn, TurnKind, Usage
+from nbrefine.values import Extraction, Reply, ToolCall, Turn, TurnKind, Usage
 
 
 def turn(
@@ -16,13 +16,14 @@ def turn(
     tokens: int = 0,
     seconds: float = 0.0,
     said: str = "",
+    calls: tuple[ToolCall, ...] = (),
 ) -> Turn:
     """Make a turn; without code, nothing ran in it."""
     return Turn(
         number,
         kind=kind,
         step=step,
-        reply=Reply(said or code, usage=Usage(tokens, 0)),
+        reply=Reply(said or code, usage=Usage(tokens, 0), tool_calls=calls),
         extraction=Extraction("found", code) if code else Extraction("no-code"),
         result=CellResult(code, "ok") if code else None,
         accepted=accepted,

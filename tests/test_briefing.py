@@ -9,7 +9,7 @@ import pytest
 from nbrefine import briefing
 from nbrefine.briefing import Seen, brief, turn_feedback
 from nbrefine.outputs import CellResult, Failure, Stream
-from nbrefine.planning import Progress, StepLimits, progress
+from nbrefine.planning import Progress, StepLimits, planned, progress
 from nbrefine.stopping import StopRule
 from nbrefine.values import (
     AnswerForm,
@@ -119,6 +119,15 @@ def test_the_form_of_the_answer_waits_for_the_last_step() -> None:
     ]
     assert said == [False, False, True]
     assert "All steps are done. Now answer." in told(*turns, task=task, plans=(PLAN,))
+
+
+def test_the_last_step_of_another_plan_is_the_last_one() -> None:
+    task = Task("Do it.", answer=AnswerForm("text"))
+    turns = [turn(1, 1, code="x"), turn(2, 1, kind="plan")]
+    first = Plan(PLAN.subtasks, "model")
+    plans = (first, planned((first,), turns, (Subtask("Do it in one go"),), since=3))
+    assert "1. Load prices.csv into df (given up)" in told(*turns, task=task, plans=plans)
+    assert "ANSWER:" in told(*turns, task=task, plans=plans)
 
 
 def test_earlier_cells_are_shown_with_what_they_printed() -> None:

@@ -233,5 +233,5 @@ def _last(plans: Sequence[Plan], now: Progress) -> bool:
     """Tell whether no step is left after the one worked on."""
     if not plans or now.subtask is None:
         return True
-    over = {*now.done, *now.given_up, *now.blocked, now.step}
+    over = {*now.done, *now.given_up, *now.replaced, *now.blocked, now.step}
     return len(over) >= len(plans[-1].subtasks)

@@ -93,25 +93,33 @@ def not_held(steps: Sequence[int]) -> str:
     return f"not all checks of {listed} held; the best attempt was kept there"
 
 
-def gave_up(episode: Episode, now: Progress) -> Stop:
-    """Say what was given up, and how far the best attempt at it had come."""
-    parts = [_told(episode, number) for number in now.given_up]
+def gave_up(episode: Episode, now: Progress, why: str = "") -> Stop:
+    """Say what was given up, and how far the best attempt at it had come.
+
+    Parameters
+    ----------
+    why: the reason, which is told of a step on which nothing was tried.
+    """
+    parts = [_told(episode, number, why) for number in now.given_up]
     parts += [
         f"step {number} was not begun, since it needs what is missing" for number in now.blocked
     ]
     return Stop("gave-up", "; ".join(parts))
 
 
-def _told(episode: Episode, number: int) -> str:
+def _told(episode: Episode, number: int, why: str) -> str:
     goal = _goal(episode, number)
-    turns = [turn for turn in episode.turns if turn.step == number and turn.tried]
-    if not turns:
-        return f"{goal} was given up without an attempt"
-    best = max(turns, key=lambda turn: turn.score)
-    told = f"{goal} was given up after {_counted(len(turns), 'attempt')}"
-    if best.tests is not None and best.tests.passed:
-        return f"{told}; attempt {best.attempt} was the best, {_passed(best)}"
-    return told
+    turns = [turn for turn in episode.turns if turn.step == number]
+    tried = [turn for turn in turns if turn.tried]
+    if not tried:
+        reason = f": {why[:1].lower()}{why[1:]}" if why else ""
+        return f"{goal} was given up without an attempt{reason}"
+    count = _counted(len(tried), "attempt")
+    # Attempts are numbered as the turns of a step are, among which may be looks and answers.
+    among = f" in {_counted(len(turns), 'turn')}" if len(turns) > len(tried) else ""
+    best = max(tried, key=lambda turn: (turn.result is not None, *turn.score))
+    named = f" (the best was attempt {best.attempt}, {_outcome(best)})"
+    return f"{goal} was given up after {count}{among}{named}"
 
 
 def _goal(episode: Episode, number: int) -> str:
@@ -121,9 +129,14 @@ def _goal(episode: Episode, number: int) -> str:
     return f"step {number} ({subtasks[number - 1].goal})"
 
 
-def _passed(turn: Turn) -> str:
-    assert turn.tests is not None
-    return f"{turn.tests.passed}/{turn.tests.total} of its checks held"
+def _outcome(turn: Turn) -> str:
+    if turn.tests is not None:
+        return f"{turn.tests.passed}/{turn.tests.total} of its checks held"
+    if turn.result is None:
+        return "which did not run"
+    if turn.result.error is not None:
+        return f"which raised {turn.result.error.ename}"
+    return f"which ended with the status {turn.result.status}"
 
 
 def all_done(episode: Episode) -> Stop:

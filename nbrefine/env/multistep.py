@@ -317,8 +317,8 @@ class MultiStepEnvironment(LiveEnvironment):
             adopted = await self._adopt_best(at, now)
             at = adopted or replace(at, given_up=at.given_up | {now.step}, missed=0)
             if adopted is None and now.subtask is None:
-                now = self._course.now(at.episode, at.given_up)
-                stop = gave_up(at.episode, now)
+                why, now = now.exhausted, self._course.now(at.episode, at.given_up)
+                stop = gave_up(at.episode, now, why)
                 at = replace(at, episode=replace(at.episode, stop=stop))
         if at.episode.stop is None and len(at.episode.turns) >= self.max_turns:
             stop = Stop("max-turns", f"the limit of turns ({self.max_turns}) was reached")

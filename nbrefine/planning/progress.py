@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from nbrefine.errors import UsageError
 from nbrefine.planning.plans import done_by, standing
-from nbrefine.stopping import StopRule
+from nbrefine.stopping import StopRule, fingerprint
 from nbrefine.values import Plan, Subtask, Turn
 
 
@@ -96,7 +97,7 @@ def progress(
         done=tuple(sorted(done)),
         given_up=tuple(sorted(lost)),
         blocked=tuple(sorted(blocked)),
-        exhausted=_exhausted(here, limits, rules),
+        exhausted=_exhausted(here, limits, rules) or ("" if plans else _stuck(turns, rules)),
         replans_left=max(0, max_replans - max(0, len(plans) - 1)),
         planned=bool(plans),
         replaced=tuple(sorted(replaced)),
@@ -133,6 +134,17 @@ def _exhausted(turns: Sequence[Turn], limits: StepLimits, rules: StopRule) -> st
         return f"{step} taken {seconds:.1f} of its {limits.seconds:g} s"
     stop = rules.decide(_comparable(spent))
     return f"In step {spent[-1].step} {stop.detail}" if stop else ""
+
+
+def _stuck(turns: Sequence[Turn], rules: StopRule) -> str:
+    """Say that one cell was accepted again and again, where no plan says which is enough."""
+    tried = [turn for turn in reversed(turns) if turn.tried and turn.verdict != "infra-error"]
+    cells = list(takewhile(lambda turn: turn.accepted, tried))
+    mark = fingerprint(cells[0]) if cells else ""
+    count = len(list(takewhile(lambda turn: fingerprint(turn) == mark, cells)))
+    if count < rules.max_sightings:
+        return ""
+    return f"The same cell with the same outcome was run {count} times in a row"
 
 
 def _counted(number: int, what: str) -> str:

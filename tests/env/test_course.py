@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nbrefine.env.course import Course, Planning, all_done, best_of, gave_up, pending
-from nbrefine.outputs import CellResult
+from nbrefine.outputs import CellResult, Failure
 from nbrefine.planning import StepLimits
 from nbrefine.stopping import StopRule
 from nbrefine.values import (
@@ -90,10 +90,35 @@ def test_what_was_given_up_and_what_needs_it_is_named() -> None:
     stop = gave_up(tried, course().now(tried, {2}))
     assert stop.reason == "gave-up"
     assert stop.detail.split("; ") == [
-        "step 2 (Clean) was given up after 2 attempts",
-        "attempt 2 was the best, 1/2 of its checks held",
+        (
+            "step 2 (Clean) was given up after 2 attempts "
+            "(the best was attempt 2, 1/2 of its checks held)"
+        ),
         "step 3 was not begun, since it needs what is missing",
     ]
+
+
+def test_the_best_attempt_is_named_however_bad_it_was() -> None:
+    none_held = turn(2, 1, passed=0)
+    looked = Turn(1, kind="inspection", step=1)
+    raised = replace(
+        turn(3, 1),
+        tests=None,
+        result=CellResult("1 / 0", "error", error=Failure("ZeroDivisionError", "division by zero")),
+    )
+    rejected = Turn(4, step=1, attempt=4, extraction=Extraction("found", "x = 1", "python"))
+    for turns, told in (
+        ((none_held,), "1 attempt (the best was attempt 2, 0/2 of its checks held)"),
+        ((looked, none_held), "1 attempt in 2 turns (the best was attempt 2, 0/2 of its checks"),
+        ((raised,), "1 attempt (the best was attempt 3, which raised ZeroDivisionError)"),
+        ((rejected,), "1 attempt (the best was attempt 4, which did not run)"),
+        ((looked,), "without an attempt: it took too long"),
+    ):
+        tried = episode(*turns)
+        stop = gave_up(tried, course().now(tried, {1}), "It took too long")
+        assert f"step 1 (Load) was given up {'' if 'without' in told else 'after '}{told}" in (
+            stop.detail
+        )
 
 
 def test_only_the_task_s_own_steps_are_pending() -> None:

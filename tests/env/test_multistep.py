@@ -242,6 +242,18 @@ def test_a_repeated_attempt_uses_up_its_step_before_the_limit_does(kernel: Kerne
     assert episode_of(state).stop.reason == "gave-up"  # type: ignore[union-attr]
 
 
+def test_a_cell_that_is_run_for_ever_ends_the_episode_without_a_plan(kernel: Kernel) -> None:
+    with MultiStepEnvironment(Task("Say hello"), kernel=kernel, planning="none") as env:
+        state = driven(env, cell("x = 1"), cell("x = 1"))
+        assert episode_of(state).stop is None
+        state = env.step(state, cell("x = 1")).next_state
+    assert episode_of(state).stop == Stop(
+        "gave-up",
+        "step 4 was given up without an attempt: "
+        "the same cell with the same outcome was run 3 times in a row",
+    )
+
+
 def test_the_best_attempt_is_adopted_where_that_was_asked_for_and_never_called_solved(
     kernel: Kernel,
 ) -> None:

@@ -166,6 +166,23 @@ def test_calls_that_cannot_be_read_are_repeats_where_they_stand_so() -> None:
     assert where([], [calling(n, "{a") for n in (1, 2, 3)]).exhausted != ""
 
 
+def test_a_cell_that_is_accepted_over_and_over_is_enough_without_a_plan() -> None:
+    turns = [turn(n, n, "x = 1", accepted=True) for n in (1, 2, 3)]
+    assert where([], turns[:2]).exhausted == ""
+    told = where([], turns).exhausted
+    assert told == "The same cell with the same outcome was run 3 times in a row"
+    looked = [*turns, turn(4, 4, kind="inspection", said="x")]
+    assert where([], looked).exhausted == told
+    assert where([CHAIN], turns).exhausted == ""
+
+
+def test_other_cells_between_are_no_repeat() -> None:
+    codes = ("x = 1", "x = 1", "y = 1", "x = 1", "x = 1")
+    turns = [turn(n, n, code, accepted=True) for n, code in enumerate(codes, 1)]
+    assert where([], turns).exhausted == ""
+    assert where([], [*turns, turn(6, 6, "1 / 0")]).exhausted == ""
+
+
 @pytest.mark.parametrize("settings", [{"attempts": 0}, {"tokens": 0}, {"seconds": -1.0}])
 def test_limits_that_allow_nothing_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(UsageError, match=next(iter(settings))):

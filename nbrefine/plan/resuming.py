@@ -17,12 +17,14 @@ from nbrefine._portal import blocking
 from nbrefine.budget import Budget
 from nbrefine.driver import EpisodeRun
 from nbrefine.env.approval import Approve
+from nbrefine.env.course import pending
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.notebook import Recorder, load
 from nbrefine.plan.settings import Settings, complete
 from nbrefine.plan.solving import KIND, AnyModel, Work, begin, undo_of
+from nbrefine.planning import planned
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Plan, Subtask, Turn, utc_now
 
@@ -200,31 +202,25 @@ def _up_to(episode: Episode, step: int, instruction: str) -> Episode:
         created=utc_now(),
         task=replace(episode.task, prompt=prompt),
         turns=turns,
-        plans=_plans(episode, turns, step, instruction),
+        plans=_plans(episode, turns, instruction),
         answer=None,
         grade=None,
         stop=None,
     )
 
 
-def _plans(
-    episode: Episode, turns: tuple[Turn, ...], step: int, instruction: str
-) -> tuple[Plan, ...]:
+def _plans(episode: Episode, turns: tuple[Turn, ...], instruction: str) -> tuple[Plan, ...]:
     """Give the plans that hold up to a step, and what becomes of the newest behind it."""
     plans = tuple(plan for plan in episode.plans if plan.since <= len(turns) + 1)
     if not plans or not instruction:
         return plans
-    last, own = plans[-1], episode.task.subtasks
-    before, behind = last.subtasks[: step - 1], last.subtasks[step - 1 :]
     # What the task asks for stays; what the model had in mind gives way to the instruction.
-    kept = tuple(subtask for subtask in behind if subtask in own)
-    changed = replace(
-        last,
-        subtasks=(*before, *(kept or (Subtask(instruction),))),
-        since=len(turns) + 1,
-        reason="another instruction was given",
+    own = pending(replace(episode, turns=turns, plans=plans))
+    since, reason = len(turns) + 1, "another instruction was given"
+    changed = planned(
+        plans, turns, () if own else (Subtask(instruction),), since=since, reason=reason
     )
-    return (*plans, changed)
+    return (*plans, replace(changed, origin="task"))  # it uses up none of the model's
 
 
 def _go_on(

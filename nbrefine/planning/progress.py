@@ -98,7 +98,7 @@ def progress(
         given_up=tuple(sorted(lost)),
         blocked=tuple(sorted(blocked)),
         exhausted=_exhausted(here, limits, rules) or ("" if plans else _stuck(turns, rules)),
-        replans_left=max(0, max_replans - max(0, len(plans) - 1)),
+        replans_left=max(0, max_replans - sum(plan.origin == "model" for plan in plans[1:])),
         planned=bool(plans),
         replaced=tuple(sorted(replaced)),
     )

@@ -42,6 +42,7 @@ class Plan:
     subtasks: tuple[Subtask, ...]
     """Number n of an episode's subtasks stands at n - 1; a later plan keeps those begun before."""
     origin: Origin = "task"
+    """A later one of the task's was made for another instruction, and is no re-plan."""
     since: int = 1
     """Number of the first turn that it holds for."""
     reason: str = ""

@@ -95,6 +95,7 @@ def test_what_was_given_up_and_what_needs_it_is_named() -> None:
             "(the best was attempt 2, 1/2 of its checks held)"
         ),
         "step 3 was not begun, since it needs what is missing",
+        "step 4 (Say) was not done",
     ]
 
 

@@ -13,7 +13,7 @@ from nbrefine.kernel import Kernel
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.postconditions import file_written, holds
 from nbrefine.state import Action, State
-from nbrefine.values import Episode, Subtask, Task
+from nbrefine.values import Episode, Plan, Stop, Subtask, Task
 
 TASK = Task(
     "Write rows and their sum",
@@ -138,6 +138,20 @@ def test_a_kernel_that_was_handed_in_goes_on_if_it_is_where_the_episode_was(
             pytest.raises(UsageError, match="not where the episode was left"),
         ):
             env.reset(options={"episode": earlier})
+
+
+def test_a_plan_that_lacks_a_step_of_the_task_does_not_end_well(tmp_path: Path) -> None:
+    """As one may in a record whose plans were not made here."""
+    subtasks = (Subtask("a"), Subtask("b", postconditions=(holds("b == 1"),)), Subtask("c"))
+    with MultiStepEnvironment(Task("Do", subtasks=subtasks), cwd=tmp_path) as env:
+        state, _ = env.reset()
+        for code in ("a = 1", "b = 2"):
+            state = env.step(state, cell(code)).next_state
+        lacking = Plan((*subtasks[:2], Subtask("c")), since=3)
+        left = replace(episode_of(state), plans=(*episode_of(state).plans, lacking))
+        state, _ = env.reset(options={"episode": left})
+        ended = episode_of(env.step(state, cell("c = 3")).next_state)
+    assert ended.stop == Stop("gave-up", "step 2 (b) was not done")
 
 
 def test_a_step_that_was_used_up_goes_on_with_higher_limits(tmp_path: Path) -> None:

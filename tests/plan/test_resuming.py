@@ -194,6 +194,70 @@ def test_an_instruction_replaces_what_the_model_had_planned_from_there_on(tmp_pa
     assert episode.plan.reason == "another instruction was given"
 
 
+def test_a_step_of_the_task_that_was_given_up_is_still_to_be_done_after_an_instruction(
+    tmp_path: Path,
+) -> None:
+    steps = ["a", {"goal": "b", "check": "b == 1"}, "c"]
+    record = tmp_path / "e.ipynb"
+    cells = [f"```python\n{code}\n```" for code in ("a = 1", "b = 2", "c = 3")]
+    settings: dict[str, Any] = {"max_attempts": 1, "max_replans": 0}
+    left = solve("Do it.", subtasks=steps, model=cells, record=record, **settings)
+    assert left.stop is not None
+    assert left.stop.reason == "gave-up"
+    for code, solved in (("b = 2", False), ("b = 1", True)):
+        run = branch_off(
+            record,
+            3,
+            record=tmp_path / "new.ipynb",
+            instruction="Take care.",
+            model=[f"```python\n{code}\n```", cells[2]],
+            overwrite=True,
+        )
+        episode = run.result()
+        assert episode.plan is not None
+        assert [each.goal for each in episode.plan.subtasks] == ["a", "b", "b", "c"]
+        assert episode.solved == solved
+        assert codes(episode)[2:] == [(3, code, solved), (4, "c = 3", True)]
+
+
+def test_an_instruction_after_another_plan_leaves_all_steps_of_the_task(tmp_path: Path) -> None:
+    """That plan has given them other numbers, and their needs with them; its own are not done."""
+    record = tmp_path / "e.ipynb"
+    plan = "```plan\n- Another way.\n- And on.\n```"
+    seen: list[str] = []
+
+    def model(messages: Sequence[Message]) -> str:
+        seen.append(messages[-1].content)
+        replies = (WRONG, "```plan\n- Once more.\n```", "```python\npass\n```", ON, WRITE)
+        return replies[len(seen) - 1]
+
+    solve(
+        "Make a list.",
+        subtasks=STEPS,
+        model=[BEGIN, WRONG, plan, "```python\npass\n```", "```python\npass\n```", WRONG],
+        record=record,
+        max_turns=6,
+        max_attempts=1,
+    )
+    new = tmp_path / "new.ipynb"
+    episode = branch_off(
+        record, 5, record=new, instruction="Take care.", model=model, max_turns=19, max_replans=2
+    ).result()
+    assert episode.solved
+    assert episode.plan is not None
+    # The instruction's plan has used up none of the two that the model may make.
+    assert [(each.goal, each.needs) for each in episode.plan.subtasks] == [
+        ("Begin a list.", ()),
+        ("Go on with it.", (1,)),
+        ("Another way.", ()),
+        ("And on.", ()),
+        ("Go on with it.", (1,)),
+        ("Once more.", ()),
+        ("Go on with it.", (1,)),
+        ("Write it down.", (7,)),
+    ]
+
+
 def test_lent_variables_are_lent_again(tmp_path: Path) -> None:
     record = tmp_path / "e.ipynb"
     step = "```python\ntotal = sum(numbers)\n```"

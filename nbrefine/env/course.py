@@ -9,7 +9,7 @@ from typing import Literal
 from nbrefine.planning import Progress, StepLimits, progress
 from nbrefine.planning.plans import standing
 from nbrefine.stopping import StopRule
-from nbrefine.values import Episode, Stop, Subtask, Turn
+from nbrefine.values import Episode, Stop, Subtask, TestReport, Turn
 
 Planning = Literal["auto", "ask", "none"]
 """Whether a model may make a plan, must begin with one, or makes none."""
@@ -104,9 +104,6 @@ def gave_up(episode: Episode, now: Progress, why: str = "") -> Stop:
     parts += [
         f"step {number} was not begun, since it needs what is missing" for number in now.blocked
     ]
-    told = {*now.given_up, *now.blocked}
-    left = (number for number, _ in pending(episode) if number not in told)
-    parts += [f"{_goal(episode, number)} was not done" for number in left]
     return Stop("gave-up", "; ".join(parts))
 
 
@@ -142,15 +139,22 @@ def _outcome(turn: Turn) -> str:
     return f"which ended with the status {turn.result.status}"
 
 
-def all_done(episode: Episode) -> Stop:
-    """End an episode of which all subtasks are done and no answer is asked."""
+def all_done(episode: Episode, report: TestReport | None = None) -> Stop:
+    """End an episode of which all subtasks are done and no answer is asked.
+
+    Parameters
+    ----------
+    report: what the tests of the whole task said; None where it has none.
+    """
     if steps := unmet(episode):
         return Stop("gave-up", not_held(steps))
-    last = [turn for turn in episode.accepted if turn.tests is not None]
-    checks = sum(turn.tests.total for turn in last if turn.tests is not None)
+    checks = sum(turn.tests.total for turn in episode.accepted if turn.tests is not None)
+    held = [f"{_counted(checks, 'check')} held"] if checks else []
+    if report is not None:
+        held.append(f"{_counted(report.total, 'test')} of the whole task passed")
     steps_done = len({turn.step for turn in episode.accepted})
-    held = f", {_counted(checks, 'check')} held" if checks else "; nothing checks them"
-    return Stop("solved", f"{_counted(steps_done, 'step')} done{held}")
+    told = f", {', '.join(held)}" if held else "; nothing checks them"
+    return Stop("solved", f"{_counted(steps_done, 'step')} done{told}")
 
 
 def _counted(count: int, what: str) -> str:

@@ -19,7 +19,7 @@ from nbrefine.env.answering import Answering
 from nbrefine.env.approval import Approve
 from nbrefine.env.base import checked_index
 from nbrefine.env.cells import with_late
-from nbrefine.env.course import Course, Planning, Wants, all_done, best_of, gave_up, pending
+from nbrefine.env.course import Course, Planning, Wants, all_done, best_of, gave_up
 from nbrefine.env.live import REBUILD_LIMIT, LiveEnvironment
 from nbrefine.env.looking import Folder, pictures
 from nbrefine.env.points import Hold, Point
@@ -36,6 +36,7 @@ from nbrefine.kernel.state.namespace import describe
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.moves import tools_for
 from nbrefine.planning import Progress, StepLimits, first_plan
+from nbrefine.prompts import told_tests
 from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule
 from nbrefine.values import AnswerForm, Episode, Message, SignalBundle, Stop, Task, Turn, utc_now
@@ -63,6 +64,8 @@ class MultiStepHidden:
     """Whose point that is; the next `reset` begins another one."""
     shown: str = ""
     """The variables that are there, in a few lines."""
+    tested: Point | None = None
+    """Where the tests of the whole task did not pass."""
 
     @property
     def step(self) -> int:
@@ -79,6 +82,8 @@ class _Standing:
     shown: str
     given_up: frozenset[int] = frozenset()
     missed: int = 0
+    tested: Point | None = None
+    """Where the tests of the whole task did not pass."""
 
 
 class MultiStepEnvironment(LiveEnvironment):
@@ -285,7 +290,9 @@ class MultiStepEnvironment(LiveEnvironment):
             stop=turned.stop,
         )
         missed = 0 if turned.plan else hidden.missed + turned.missed
-        standing = _Standing(episode, turned.point, turned.shown, hidden.given_up, missed)
+        standing = _Standing(
+            episode, turned.point, turned.shown, hidden.given_up, missed, hidden.tested
+        )
         return _result(await self._settled(standing), action)
 
     def _turning(self, session: Session, episode: Episode) -> Turning:
@@ -329,17 +336,17 @@ class MultiStepEnvironment(LiveEnvironment):
         """End an episode of which no subtask is left, or say what does not hold yet."""
         assert self._session is not None
         episode, task = at.episode, at.episode.task
-        if now.given_up or now.blocked or pending(episode):  # what was planned anew since is not
+        if now.given_up or now.blocked:  # what was planned anew since is not
             return replace(at, episode=replace(episode, stop=gave_up(episode, now)))
-        newest = episode.turns[-1] if episode.turns else None
-        if task.answer is not None or (task.tests and newest and not newest.accepted):
+        if task.answer is not None or at.tested is at.point:
             return at
         answering = self._answering(self._session, self._folder(task))
         report = await answering.checked(task, None, at.point)
         if report is not None and not report.solved:
-            told = f"{report.passed}/{report.total} tests of the whole task pass."
-            return replace(at, episode=_noted(episode, told))
-        return replace(at, episode=replace(episode, stop=all_done(episode)))
+            missed = f"{report.passed}/{report.total} tests of the whole task pass."
+            noted = _noted(episode, missed, told_tests(report))
+            return replace(at, episode=noted, tested=at.point)
+        return replace(at, episode=replace(episode, stop=all_done(episode, report)))
 
     async def _adopt_best(self, at: _Standing, now: Progress) -> _Standing | None:
         """Adopt the best attempt at a step that is used up, where that was asked for."""
@@ -396,6 +403,7 @@ class MultiStepEnvironment(LiveEnvironment):
                 Hold(at.point),
                 self._session,
                 at.shown,
+                at.tested,
             ),
             StateMetadata(len(episode.turns), episode.id, over),
         )
@@ -418,13 +426,13 @@ def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
         raise UsageError(f"There is no {name} {value!r}", hint=f"Use one of: {', '.join(allowed)}")
 
 
-def _noted(episode: Episode, note: str) -> Episode:
-    """Tell something more in the feedback on the newest turn."""
-    if not note or not episode.turns:
+def _noted(episode: Episode, head: str, rest: str) -> Episode:
+    """Tell something more in the feedback on the newest turn, unless it says so already."""
+    if not episode.turns or head in episode.turns[-1].feedback:
         return episode
     last = episode.turns[-1]
-    last = replace(last, feedback="\n\n".join(part for part in (last.feedback, note) if part))
-    return replace(episode, turns=(*episode.turns[:-1], last))
+    told = "\n\n".join(part for part in (last.feedback, f"{head}\n{rest}") if part)
+    return replace(episode, turns=(*episode.turns[:-1], replace(last, feedback=told)))
 
 
 def _result(state: State, action: Action) -> StepResult:

@@ -139,3 +139,12 @@ def test_only_the_task_s_own_steps_are_pending() -> None:
 def test_the_end_says_what_has_decided_it(turns: tuple[Turn, ...], detail: str) -> None:
     stop = all_done(episode(*turns))
     assert (stop.reason, stop.detail) == ("solved", detail)
+
+
+def test_the_tests_of_the_whole_task_are_counted_at_the_end() -> None:
+    report = TestReport((CaseResult("test_1", "passed"),))
+    checked = turn(1, 1, passed=2, accepted=True)
+    stop = all_done(episode(checked), report)
+    assert stop.detail == "1 step done, 2 checks held, 1 test of the whole task passed"
+    stop = all_done(episode(replace(checked, tests=None)), report)
+    assert stop.detail == "1 step done, 1 test of the whole task passed"

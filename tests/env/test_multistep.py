@@ -377,10 +377,34 @@ def test_visible_tests_hold_at_the_end_of_all_steps_without_an_answer(kernel: Ke
     with MultiStepEnvironment(task, kernel=kernel) as env:
         state = driven(env, cell("rows = [0, 0, 0]"))
         assert episode_of(state).stop is None
-        assert "0/1 tests of the whole task" in newest(state).feedback
+        told = newest(state).feedback
+        assert "0/1 tests of the whole task" in told
+        assert "sum(rows) == 6\n  got: 0" in told
+        state = env.step(state, called("inspect_variable", name="rows")).next_state
+        assert "whole task" not in newest(state).feedback
         state = env.step(state, cell("rows = [1, 2, 3]")).next_state
-    assert episode_of(state).solved
-    assert [turn.step for turn in episode_of(state).turns] == [1, 2]
+    assert [turn.step for turn in episode_of(state).turns] == [1, 2, 2]
+    assert episode_of(state).stop == Stop(
+        "solved", "2 steps done, 1 check held, 1 test of the whole task passed"
+    )
+
+
+def test_tests_of_the_whole_task_judge_the_best_attempt_at_its_last_step(kernel: Kernel) -> None:
+    task = Task("Make rows", subtasks=TWO[:1], tests="assert sum(rows) == 6")
+    with MultiStepEnvironment(
+        task,
+        kernel=kernel,
+        limits_per_step=StepLimits(attempts=2),
+        max_replans=0,
+        accept_best=True,
+    ) as env:
+        good = driven(env, cell("rows = [6]"), cell("1 / 0"))
+        bad = driven(env, cell("rows = [5]"), cell("1 / 0"))
+    assert episode_of(good).stop == Stop(
+        "gave-up", "not all checks of step 1 held; the best attempt was kept there"
+    )
+    assert episode_of(bad).stop is None
+    assert "sum(rows) == 6\n  got: 5" in newest(bad).feedback
 
 
 def test_files_answer_where_they_were_written_in_the_episode(kernel: Kernel, folder: Path) -> None:

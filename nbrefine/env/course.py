@@ -104,6 +104,9 @@ def gave_up(episode: Episode, now: Progress, why: str = "") -> Stop:
     parts += [
         f"step {number} was not begun, since it needs what is missing" for number in now.blocked
     ]
+    told = {*now.given_up, *now.blocked}
+    left = (number for number, _ in pending(episode) if number not in told)
+    parts += [f"{_goal(episode, number)} was not done" for number in left]
     return Stop("gave-up", "; ".join(parts))
 
 

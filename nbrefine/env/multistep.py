@@ -19,7 +19,7 @@ from nbrefine.env.answering import Answering
 from nbrefine.env.approval import Approve
 from nbrefine.env.base import checked_index
 from nbrefine.env.cells import with_late
-from nbrefine.env.course import Course, Planning, Wants, all_done, best_of, gave_up
+from nbrefine.env.course import Course, Planning, Wants, all_done, best_of, gave_up, pending
 from nbrefine.env.live import REBUILD_LIMIT, LiveEnvironment
 from nbrefine.env.looking import Folder, pictures
 from nbrefine.env.points import Hold, Point
@@ -336,7 +336,7 @@ class MultiStepEnvironment(LiveEnvironment):
         """End an episode of which no subtask is left, or say what does not hold yet."""
         assert self._session is not None
         episode, task = at.episode, at.episode.task
-        if now.given_up or now.blocked:  # what was planned anew since is not
+        if now.given_up or now.blocked or pending(episode):  # what was planned anew since is not
             return replace(at, episode=replace(episode, stop=gave_up(episode, now)))
         if task.answer is not None or at.tested is at.point:
             return at

@@ -152,6 +152,7 @@ def read_move(
     language: str,
     form: AnswerForm | None,
     wants: Literal["act", "plan"] = "act",
+    may_plan: bool = True,
 ) -> Move:
     """Read what an action asks for: the first call of a tool, else what stands in its text.
 
@@ -164,6 +165,7 @@ def read_move(
     language: the kernel's.
     form: how the answer is to look; None where none is asked for.
     wants: whether a plan was asked for: then a list of goals is one without any tag.
+    may_plan: whether a plan is welcome where none was asked for; else code goes before it.
     """
     if action.code is not None:
         code = clean_text(action.code)
@@ -171,7 +173,7 @@ def read_move(
     calls = action.tool_calls or (action.reply.tool_calls if action.reply else ())
     if calls:
         return _noted(_called(calls[0], language), calls)
-    return _written(action, language, form, wants)
+    return _written(action, language, form, wants, may_plan or wants == "plan")
 
 
 def _noted(move: Move, calls: tuple[ToolCall, ...]) -> Move:
@@ -238,7 +240,11 @@ _FARTHEST = 1_000_000_000
 
 
 def _written(
-    action: Action, language: str, form: AnswerForm | None, wants: Literal["act", "plan"]
+    action: Action,
+    language: str,
+    form: AnswerForm | None,
+    wants: Literal["act", "plan"],
+    may_plan: bool,
 ) -> Move:
     text = clean_text(action.text or "")
     finish = action.reply.finish if action.reply else "stop"
@@ -247,7 +253,7 @@ def _written(
     if _words(code, language) and (said is not None or wants == "plan"):
         code = Extraction("no-code", reason="The reply holds no code.", blocks=code.blocks)
     if (plan := _tagged(text, "plan")) is not None:
-        return _with_plan(_planned(lambda: read_plan(plan)), code)
+        return _with_plan(_planned(lambda: read_plan(plan)), code, may_plan)
     answer = _tagged(text, "answer")
     if code.status == "found":
         late = "The answer beside the code was not taken: give it once the code has run."
@@ -269,10 +275,12 @@ def _words(code: Extraction, language: str) -> bool:
     return tree is None or all(isinstance(node, ast.AnnAssign) for node in tree.body)
 
 
-def _with_plan(plan: Move, code: Extraction) -> Move:
+def _with_plan(plan: Move, code: Extraction, welcome: bool) -> Move:
     """Choose between a plan and the code beside it, which was written before its first step."""
     if code.status != "found":
         return plan
+    if not welcome:
+        return RunCell(code, "The plan beside the code was not taken: none is wanted now.")
     if isinstance(plan, Nothing):
         return RunCell(code, f"The plan beside the code was not taken: {plan.problem}")
     return replace(plan, note="The code beside the plan was not run.")

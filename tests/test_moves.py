@@ -304,3 +304,13 @@ def test_every_tool_requires_its_first_argument_and_explains_each() -> None:
         schema = json.loads(json.dumps(tool.parameters))
         assert schema["required"] == [next(iter(schema["properties"]))]
         assert all(each["description"] for each in schema["properties"].values())
+
+
+def test_code_goes_before_a_plan_that_is_not_welcome() -> None:
+    text = "```plan\n1. Make x\n```\n```python\nx = 1\n```"
+    assert isinstance(of_text(text), MakePlan)
+    assert isinstance(of_text(text, wants="plan", may_plan=False), MakePlan)
+    move = of_text(text, may_plan=False)
+    assert code(move) == "x = 1"
+    assert "plan beside the code was not taken" in move.note
+    assert isinstance(of_text("```plan\n1. Make x\n```", may_plan=False), MakePlan)

@@ -108,7 +108,10 @@ class Turning:
         wants: what the model was asked for.
         """
         form = self._episode.task.answer
-        move = _bounded(read_move(action, language=self._language, form=form, wants=wants))
+        move = read_move(
+            action, language=self._language, form=form, wants=wants, may_plan=self._may_plan
+        )
+        move = _bounded(move)
         if isinstance(move, MakePlan):
             return self._planned(here, move, now, wants)
         if isinstance(move, Inspect | ReadFile):
@@ -144,10 +147,13 @@ class Turning:
     def _planned(self, here: Turned, move: MakePlan, now: Progress, wants: Wants) -> Turned:
         told = "" if wants == "plan" or self._may_plan else _no_plan(now)
         told = told or self._unfit(move.subtasks)
+        if told and wants != "plan":  # it uses up the step's attempts, as all that is of no use
+            extraction = Extraction("no-code", reason="The reply holds a plan.")
+            return self._nothing(here, Nothing(extraction, told, move.note))
         turn = replace(here.turn, kind="plan", verdict="failed" if told else "solved")
         turn = self._fed_back(turn, told, move)
         if told:
-            return replace(here, turn=turn, missed=wants == "plan")
+            return replace(here, turn=turn, missed=True)
         plans = self._episode.plans
         plan = planned(
             plans,

@@ -185,6 +185,35 @@ def test_a_plan_with_a_check_that_no_cell_can_run_is_fed_back(kernel: Kernel) ->
     assert episode_of(state).plans == ()
 
 
+def test_a_plan_that_nobody_asked_for_uses_up_the_step_and_the_code_beside_it_runs(
+    kernel: Kernel,
+) -> None:
+    plan = "```plan\n- goal: Make rows\n```\n"
+    with MultiStepEnvironment(
+        Task("Make rows", subtasks=TWO[:1]), kernel=kernel, limits_per_step=StepLimits(attempts=2)
+    ) as env:
+        state = driven(env, text(plan))
+        first = newest(state)
+        assert (first.kind, first.verdict) == ("attempt", "no-code")
+        assert "There is a plan already: go on with step 1." in first.feedback
+        state = env.step(state, text(f"{plan}```python\nrows = [1]\n```")).next_state
+        assert newest(state).code == "rows = [1]"
+        assert "The plan beside the code was not taken" in newest(state).feedback
+        assert state.hidden.wants == "plan"  # the two attempts are used up
+
+
+def test_a_plan_of_the_model_s_that_cannot_be_checked_does_not_go_on_for_ever(
+    kernel: Kernel,
+) -> None:
+    unfit = called("make_plan", subtasks=[{"goal": "Make x", "check": "os.path.exists('x') =="}])
+    with MultiStepEnvironment(
+        Task("Make x"), kernel=kernel, style="tools", limits_per_step=StepLimits(attempts=2)
+    ) as env:
+        state = driven(env, unfit, unfit)
+    assert [turn.kind for turn in episode_of(state).turns] == ["attempt", "attempt"]
+    assert state.hidden.wants == "plan"
+
+
 def test_a_step_that_is_used_up_is_planned_anew_and_the_task_s_postconditions_stay(
     kernel: Kernel,
 ) -> None:

@@ -28,7 +28,7 @@ def build(episode: Episode, name: str) -> list[Cell]:
     """
     cells = [_summary(episode, name), *_parameters(episode), *_setup(episode)]
     named = list(zip(episode.turns, turn_ids(episode), strict=True))
-    for step in steps.steps_of(episode):
+    for step in steps.in_run_order(steps.steps_of(episode)):
         ids = [cell_id for turn, cell_id in named if turn.step == step.number]
         cells += chapter(episode, step, ids)
     return [*cells, *ending(episode)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 from nbrefine.notebook import wording
@@ -113,6 +114,19 @@ def steps_of(episode: Episode) -> list[Step]:
     return steps
 
 
+def in_run_order(found: Sequence[Step]) -> list[Step]:
+    """Order steps as their accepted cells ran; one without such a cell stands where it was begun.
+
+    A step that was given up may be gone back to, so that is not always the order of the numbers.
+    """
+    return sorted(found, key=_place)
+
+
+def _place(step: Step) -> tuple[float, int]:
+    first = step.turns[0].number if step.turns else inf
+    return (step.accepted.number if step.accepted is not None else first), step.number
+
+
 def _fate(episode: Episode, step: Step, replaced: Collection[int]) -> Fate:
     if step.subtask is None:
         return "answer" if _only_answers(step.turns) else "unplanned"
@@ -124,8 +138,8 @@ def _fate(episode: Episode, step: Step, replaced: Collection[int]) -> Fate:
         return "blocked"
     if begun(episode.plans, step.turns) < step.number:
         return "not-begun"
-    later = any(turn.step > step.number for turn in episode.turns)
-    if later or (episode.stop is not None and episode.stop.reason == "gave-up"):
+    left = episode.turns[-1].step != step.number
+    if left or (episode.stop is not None and episode.stop.reason == "gave-up"):
         return "given-up"
     return "running" if episode.stop is None else "unfinished"
 

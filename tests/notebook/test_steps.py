@@ -20,11 +20,12 @@ from markdown_it import MarkdownIt
 from nbrefine import notebook
 from nbrefine.notebook import codec, document
 from nbrefine.notebook.steps import listed, steps_of
-from nbrefine.outputs import Display, Stream
+from nbrefine.outputs import Display, Failure, Stream
 from nbrefine.postconditions import holds
 from nbrefine.values import (
     Answer,
     AnswerForm,
+    CaseResult,
     Episode,
     Extraction,
     Image,
@@ -38,6 +39,7 @@ from nbrefine.values import (
     Stop,
     Subtask,
     Task,
+    TestReport,
     ToolCall,
     TurnKind,
     Verdict,
@@ -284,6 +286,33 @@ def test_a_running_and_a_stopped_episode_tell_how_far_they_got() -> None:
     for episode in (running, early, stopped):
         cells = _cells(episode)
         assert cells["ep-checks"]["cell_type"] == cells["ep-tests"]["cell_type"] == "markdown"
+
+
+def test_steps_stand_in_the_order_in_which_their_cells_ran(tmp_path: Path) -> None:
+    """A step that was given up is gone back to, where its limits are higher."""
+    subtasks = (
+        Subtask("Fill", (), (holds("items == [2, 1]"),)),
+        Subtask("Begin", (), (holds("items == [2]"),)),
+        Subtask("Look"),
+    )
+    turns = (
+        cell(1, 1, 1, "items.append(1)", error=Failure("NameError", "items", ())),
+        cell(2, 2, 1, "items = [2]", tests=TestReport((CaseResult("test_1", "passed"),))),
+        cell(3, 1, 2, "1 / 0", error=Failure("ZeroDivisionError", "division by zero", ())),
+        cell(4, 1, 3, "items.append(1)", tests=TestReport((CaseResult("test_1", "passed"),))),
+    )
+    episode = replace(answered(), task=Task("Fill"), turns=turns, plans=(Plan(subtasks),))
+    episode = replace(episode, setup=None, stop=None, answer=None)
+    chapters = [name for name in _cells(episode) if name.endswith("-plan")]
+    assert chapters == ["s02-plan", "s01-plan", "s03-plan"]
+    path = tmp_path / "episode.ipynb"
+    notebook.save(episode, path)
+    ran = _run_all(path)
+    assert ran.returncode == 0, ran.stderr
+    assert _fates(episode) == ["done", "done", "not-begun"]
+    # What is gone back to is worked on, and what was left is not.
+    assert _fates(replace(episode, turns=turns[:3])) == ["running", "done", "not-begun"]
+    assert _fates(replace(episode, turns=turns[:2])) == ["given-up", "done", "not-begun"]
 
 
 def test_a_kept_attempt_is_code_and_its_checks_are_text(tmp_path: Path) -> None:

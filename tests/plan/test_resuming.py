@@ -258,6 +258,26 @@ def test_an_instruction_after_another_plan_leaves_all_steps_of_the_task(tmp_path
     ]
 
 
+def test_a_step_that_is_gone_back_to_runs_and_stands_behind_what_was_done_meanwhile(
+    tmp_path: Path,
+) -> None:
+    steps = [{"goal": "a", "check": "items == ['b', 'a']"}, "b"]
+    cells = [f"```python\nitems {code}\n```" for code in ("= ['a']", "= ['b']", "+= ['a']")]
+    record = tmp_path / "e.ipynb"
+    settings: dict[str, Any] = {"max_attempts": 1, "max_replans": 0}
+    solve("Do it.", subtasks=steps, model=cells[:2], record=record, **settings)
+    episode = resume(record, model=cells[2:], max_attempts=2)
+    assert episode.solved
+    assert [(turn.step, turn.accepted) for turn in episode.turns] == [
+        (1, False),
+        (2, True),
+        (1, True),
+    ]
+    made = nbrefine.notebook.to_notebook(nbrefine.load(record))["cells"]
+    ran = [cell["id"] for cell in made if cell["cell_type"] == "code"]
+    assert ran == ["ep-params", "ep-setup", "s02-a01", "s01-a02", "s01-checks"]
+
+
 def test_lent_variables_are_lent_again(tmp_path: Path) -> None:
     record = tmp_path / "e.ipynb"
     step = "```python\ntotal = sum(numbers)\n```"

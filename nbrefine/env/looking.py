@@ -86,7 +86,7 @@ class Folder:
     ----------
     path: None where it is not known.
     data: paths of data files, relative to it or absolute.
-    ignore: paths relative to it that are not shown, such as the record.
+    ignore: paths relative to it that are neither shown nor read, such as the record.
     """
 
     def __init__(
@@ -167,7 +167,8 @@ class Folder:
             return Seen(f"{told}, and {name} is outside of them", "", False)
         try:
             if path.is_dir():
-                inside = sorted(_in_a_line(each.name) for each in islice(path.iterdir(), 200))
+                shown = (each.name for each in path.iterdir() if not self._hides(_real(each)))
+                inside = sorted(_in_a_line(name) for name in islice(shown, 200))
                 return Seen(f"{name} is a folder", "\n".join(inside))
             if not path.is_file():
                 return Seen(f"There is no file {name}", "", False)
@@ -181,8 +182,15 @@ class Folder:
             return None
         folder = self._path or Path.cwd()
         real = _real(folder / name)
+        if self._hides(real):
+            return None
         data = {_real(folder / each) for each in self._data}
         return real if self._holds(real) or real in data else None
+
+    def _hides(self, real: Path) -> bool:
+        """Tell whether a path is ignored or lies below one that is."""
+        hidden = (_real((self._path or Path.cwd()) / each) for each in self._ignore)
+        return any(real.is_relative_to(each) for each in hidden)
 
     def _holds(self, real: Path) -> bool:
         return self._path is not None and real.is_relative_to(self._path)

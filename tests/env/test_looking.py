@@ -67,6 +67,22 @@ def test_only_the_folder_and_the_data_files_can_be_read(tmp_path: Path) -> None:
     assert "data.txt" in read(closed, ".").text
 
 
+def test_what_is_ignored_is_not_read_by_any_name_of_it(tmp_path: Path) -> None:
+    (tmp_path / "e.ipynb").write_text("hidden tests")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "old.txt").write_text("hidden tests")
+    (tmp_path / "link.txt").symlink_to("e.ipynb")
+    (tmp_path / "free.txt").write_text("free")
+    folder = Folder(tmp_path, data=("e.ipynb",), ignore=("e.ipynb", "kept"))
+    names = ("e.ipynb", "./kept/../e.ipynb", "link.txt", "kept/old.txt", "kept", f"{tmp_path}/kept")
+    for name in names:
+        seen = read(folder, name)
+        assert not seen.found
+        assert "hidden" not in seen.text
+    assert read(folder, ".").text == "free.txt"
+    assert read(folder, "free.txt").text == "free"
+
+
 def test_a_file_is_read_as_far_as_that_costs_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ def start_resuming(
     model: who goes on; by default the recorded one, where that has a name.
     base_url: the server of an "openai:" model.
     kernel: by default a fresh one of the recorded kind; a live one must hold the state that the
-        last accepted cell had left.
+        last accepted cell had left, and is needed where the episode began in one.
     lend: the variables that the episode began with, where it did; see `start_solving`.
     approve, confirm, rules, budget: see `start_solving`; nothing that was spent before counts.
     settings: what is to be other than recorded, such as `max_turns`.
@@ -251,7 +251,7 @@ def _go_on(
     try:
         if model is None:
             model, base_url = _model_of(episode, base_url)
-        _check_lent(recorded, lend, kernel)
+        _check_given(episode, lend, kernel)
         taken_up = complete(settings, recorded=recorded)
     except BaseException:
         recorder.close()
@@ -288,15 +288,24 @@ def _model_of(episode: Episode, base_url: str | None) -> tuple[AnyModel, str | N
     return name, base_url or recorded.get("base_url")
 
 
-def _check_lent(
-    recorded: dict[str, Any],
+def _check_given(
+    episode: Episode,
     lend: tuple[Kernel, Iterable[str]] | None,
     kernel: Kernel | str | None,
 ) -> None:
-    if (lent := recorded.get("lent")) and lend is None and not isinstance(kernel, Kernel):
+    """Refuse to go on without what an episode began with beside its setup."""
+    if episode.handed_in is None or isinstance(kernel, Kernel):
+        return
+    lent = episode.settings.get("lent")
+    if lent and lend is None:
         raise UsageError(
             f"The episode began with variables that were lent to it: {', '.join(lent)}",
             hint="Lend them again",
+        )
+    if not lent:
+        raise UsageError(
+            "The episode began in a kernel that was handed in",
+            hint="Give that one, as the episode has left it: kernel= or --connect",
         )
 
 

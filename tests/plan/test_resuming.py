@@ -296,6 +296,23 @@ def test_lent_variables_are_lent_again(tmp_path: Path) -> None:
     assert episode.settings["lent"] == ["numbers"]
 
 
+def test_a_kernel_that_was_handed_in_is_needed_again(tmp_path: Path) -> None:
+    record = tmp_path / "e.ipynb"
+    step = "```python\ntotal = sum(numbers)\n```"
+    more = ["```python\nassert total == 6\n```"]
+    with Kernel.start(cwd=tmp_path) as own:
+        assert own.run("numbers = [1, 2, 3]").result().ok
+        solve("Sum.", subtasks=["a", "b"], kernel=own, model=[step], max_turns=1, record=record)
+        before = record.read_bytes()
+        for other in (None, "python3"):
+            with pytest.raises(UsageError, match=r"in a kernel that was handed in.*Give that one"):
+                resume(record, model=more, kernel=other, max_turns=2)
+        with pytest.raises(UsageError, match="in a kernel that was handed in"):
+            branch_off(record, 1, record=tmp_path / "new.ipynb", model=more)
+        assert record.read_bytes() == before
+        assert resume(record, model=more, kernel=own, max_turns=2).solved
+
+
 def test_a_run_that_is_stopped_goes_on_later(tmp_path: Path) -> None:
     record = tmp_path / "e.ipynb"
     slow = BEGIN.replace("items =", "import time; time.sleep(600); items =")

@@ -137,7 +137,7 @@ class Answering:
     async def _files(
         self, said: str, form: AnswerForm, episode: Episode, number: int
     ) -> Answer | str:
-        paths = _normal(form.files)
+        paths = normal(form.files)
         there = {each.path: each for each in await self._folder.there(paths)}
         written = {each.path for each in episode.artifacts}
         ran = episode.accepted
@@ -150,7 +150,8 @@ class Answering:
         return Answer(text, files=tuple(there[path] for path in paths), turn=number)
 
 
-def _normal(paths: Sequence[str]) -> list[str]:
+def normal(paths: Sequence[str]) -> list[str]:
+    """Give paths as the changes of a folder name them."""
     return [os.path.normpath(path) for path in paths]
 
 

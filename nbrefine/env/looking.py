@@ -124,6 +124,21 @@ class Folder:
         """Give those of some files that are there, as they are now."""
         return await asyncio.to_thread(self._there, paths)
 
+    async def touched(self, paths: Collection[str], since: float) -> tuple[Artifact, ...]:
+        """Give those of some files that were written at a moment or after it, as they are now.
+
+        Parameters
+        ----------
+        since: seconds since the epoch.
+        """
+        return await asyncio.to_thread(self._touched, paths, since)
+
+    def _touched(self, paths: Collection[str], since: float) -> tuple[Artifact, ...]:
+        if self._path is None:
+            return ()
+        folder = self._path
+        return tuple(each for each in self._there(paths) if _changed(folder / each.path) >= since)
+
     def _there(self, paths: Collection[str]) -> tuple[Artifact, ...]:
         if self._path is None:
             return ()
@@ -211,6 +226,14 @@ def _artifact(folder: Path, path: str) -> Artifact | None:
             return Artifact(path, content.tell(), digest)
     except (OSError, ValueError):  # a name that is spelt out, or a file that cannot be read
         return None
+
+
+def _changed(file: Path) -> float:
+    """Give when a file was put there, by the time that no program can set as it likes."""
+    try:
+        return file.stat().st_ctime
+    except OSError:  # it has gone meanwhile
+        return 0.0
 
 
 def _lines(name: str, path: Path, start: int) -> Seen:

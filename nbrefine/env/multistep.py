@@ -206,7 +206,7 @@ class MultiStepEnvironment(LiveEnvironment):
 
         To go on, setup and accepted cells run again in a fresh kernel, and what they do to the
         working folder is thrown away; `info["differences"]` says how the session is not what it
-        was.  A kernel that was handed in must hold that session.
+        was.  A kernel that was handed in must hold that session, and something must be left to do.
         """
         options = options or {}
         earlier: Episode | None = options.get("episode")
@@ -233,8 +233,8 @@ class MultiStepEnvironment(LiveEnvironment):
         else:
             episode = replace(earlier, task=task, stop=None, answer=None)
             differences = await bring_to(session, self._folder(task), episode)
-            told = {**episode.settings, "differences": list(differences)}
-            episode = replace(episode, settings=told)
+            told = (*episode.settings.get("differences", ()), *differences)
+            episode = replace(episode, settings={**episode.settings, "differences": list(told)})
         point = session.here
         seen = await session.look(point)
         await session.prepare()
@@ -242,6 +242,8 @@ class MultiStepEnvironment(LiveEnvironment):
         recent = lately(turn.change for turn in reversed(episode.accepted))
         standing = _Standing(episode, point, describe(seen.variables, recent=recent))
         state = await self._settled(standing)
+        if earlier is not None:
+            _refuse_done(earlier, state.hidden.episode)
         return state, {"task_index": index, "differences": differences}
 
     async def _borrow(self, session: Session) -> tuple[str, ...] | None:
@@ -277,17 +279,19 @@ class MultiStepEnvironment(LiveEnvironment):
             messages=state.observation.messages if action.reply else (),
             reply=action.reply,
             escalated=hidden.escalated and action.reply is not None,
+            started=started,
         )
         here = Turned(turn, hidden.point, hidden.shown)
         turned = await self._turning(session, episode).take(here, action, hidden.now, hidden.wants)
         waited = action.reply.seconds if action.reply else 0.0
-        turn = replace(turned.turn, started=started, seconds=waited + time.monotonic() - clock)
+        turn = replace(turned.turn, seconds=waited + time.monotonic() - clock)
         episode = replace(
             episode,
             turns=(*episode.turns, turn),
             plans=(*episode.plans, turned.plan) if turned.plan else episode.plans,
             answer=turned.answer,
             stop=turned.stop,
+            grade=None,  # one that was given is of what was there before
         )
         missed = 0 if turned.plan else hidden.missed + turned.missed
         standing = _Standing(
@@ -353,13 +357,15 @@ class MultiStepEnvironment(LiveEnvironment):
         best = best_of(now) if self._course.accept_best else None
         if best is None or best.accepted:
             return None
+        if any(turn.number > best.number for turn in at.episode.accepted):
+            return None  # it would stand, and be run again, before what ran before it
         assert self._session is not None
         turned = await self._turning(self._session, at.episode).adopt(best, at.point)
         if turned is None:
             return None
         place, turns = best.number - 1, at.episode.turns
         turns = (*turns[:place], turned.turn, *turns[place + 1 :])
-        episode = replace(at.episode, turns=turns)
+        episode = replace(at.episode, turns=turns, grade=None)
         return replace(at, episode=episode, point=turned.point, shown=turned.shown)
 
     async def _state(self, at: _Standing, now: Progress, wants: Wants) -> State:
@@ -419,6 +425,21 @@ class MultiStepEnvironment(LiveEnvironment):
 def _answered(task: Task) -> Task:
     """Give a task the form of its answer, where it is answered and does not say how."""
     return task if task.subtasks or task.answer else replace(task, answer=AnswerForm())
+
+
+def _refuse_done(earlier: Episode, episode: Episode) -> None:
+    """Refuse to go on with an episode of which nothing is left to do.
+
+    One that was killed has not got its end yet, and gets it.
+    """
+    stop = episode.stop
+    if stop is None or episode.solved or len(episode.accepted) > len(earlier.accepted):
+        return
+    if earlier.stop is None or earlier.stop.reason != "killed":
+        raise UsageError(
+            f"Nothing is left to do: {stop.detail}",
+            hint="Allow more: a higher max_turns, max_attempts or max_replans",
+        )
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:

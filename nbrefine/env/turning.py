@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import takewhile
 
 from nbrefine.briefing import shortened, turn_feedback
-from nbrefine.env.answering import Answering, Judged, given_by
+from nbrefine.env.answering import Answering, Judged, given_by, normal
 from nbrefine.env.approval import Approve, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
 from nbrefine.env.cells import hint_for, ran, stale_in, undone_by, without_rebuilt
@@ -28,6 +29,7 @@ from nbrefine.state import Action
 from nbrefine.values import (
     Answer,
     AnswerForm,
+    Artifact,
     Episode,
     Extraction,
     Plan,
@@ -281,7 +283,17 @@ class Turning:
         turn = ran(turn, done, stale)
         if not turn.accepted:
             return turn
-        return replace(turn, artifacts=await self._folder.artifacts(turn.files))
+        artifacts = await self._folder.artifacts(turn.files)
+        return replace(turn, artifacts=(*artifacts, *await self._asked_for(turn, artifacts)))
+
+    async def _asked_for(self, turn: Turn, listed: Sequence[Artifact]) -> tuple[Artifact, ...]:
+        """Give the files of the answer that a cell wrote among so many that not all are listed."""
+        form = self._episode.task.answer
+        if turn.files is None or not turn.files.omitted or form is None or not turn.started:
+            return ()
+        known = {each.path for each in listed}
+        paths = [path for path in normal(form.files) if path not in known]
+        return await self._folder.touched(paths, datetime.fromisoformat(turn.started).timestamp())
 
     def _rejected_by_checks(self, turn: Turn, done: Attempt, move: RunCell) -> Turn:
         stale = stale_in(turn, done, self._episode.turns)

@@ -461,6 +461,27 @@ def test_files_answer_where_they_were_written_in_the_episode(kernel: Kernel, fol
     ]
 
 
+def test_files_answer_also_where_a_cell_wrote_too_many_to_list(
+    kernel: Kernel, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbrefine.kernel.workspace.folders.LISTED", 2)
+    (folder / "y.txt").write_text("old")
+    form = AnswerForm("files", files=("./y.txt", "z.txt"))
+    many = "for name in 'abcz':\n    open(name + '.txt', 'w').write(name)"
+    with MultiStepEnvironment(Task("Write", answer=form), kernel=kernel) as env:
+        state = driven(env, cell(many), text("```answer\ndone\n```"))
+        files = episode_of(state).turns[0].files
+        assert files is not None
+        assert files.omitted == 2
+        assert "y.txt was not written by a cell of yours" in newest(state).feedback
+        assert "z.txt" not in newest(state).feedback
+        rewrite = cell(many.replace("abcz", "abcy"))
+        for action in (rewrite, text("```answer\ndone\n```")):
+            state = env.step(state, action).next_state
+    assert episode_of(state).solved
+    assert [each.path for each in episode_of(state).turns[2].artifacts][-1] == "y.txt"
+
+
 def test_a_look_runs_no_cell_keeps_nothing_and_is_told(kernel: Kernel, folder: Path) -> None:
     (folder / "data.csv").write_text("a,b\n1,2\n3,4\n")
     task = Task("Look", files=("data.csv",), setup="numbers = list(range(100))")

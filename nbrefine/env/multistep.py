@@ -110,7 +110,7 @@ class MultiStepEnvironment(LiveEnvironment):
     images: whether prompts carry the pictures that the newest cell has shown.
     accept_best: whether of a subtask that would be given up the best attempt that ran without an
         error is adopted.
-    approve: asked before each cell of the model's runs.
+    approve: asked before each cell of the model's runs; the time it takes is not the step's.
     rules: when repeats call for another approach, and when they end a step.
     timeout, test_timeout, isolation, rebuild_limit, confirm, workspace, ignore, cwd, limits: see
         `NotebookEnvironment`; `test_timeout` holds for each check.
@@ -283,8 +283,9 @@ class MultiStepEnvironment(LiveEnvironment):
         )
         here = Turned(turn, hidden.point, hidden.shown)
         turned = await self._turning(session, episode).take(here, action, hidden.now, hidden.wants)
-        waited = action.reply.seconds if action.reply else 0.0
-        turn = replace(turned.turn, seconds=waited + time.monotonic() - clock)
+        seconds = time.monotonic() - clock - turned.waited
+        seconds += action.reply.seconds if action.reply else 0.0
+        turn = replace(turned.turn, seconds=seconds)
         episode = replace(
             episode,
             turns=(*episode.turns, turn),

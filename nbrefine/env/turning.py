@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -58,6 +59,8 @@ class Turned:
     stop: Stop | None = None
     missed: bool = False
     """Whether a plan was asked for and did not come."""
+    waited: float = 0.0
+    """Seconds that a person took to decide, which are not the model's."""
 
 
 class Turning:
@@ -119,7 +122,7 @@ class Turning:
         if isinstance(move, Inspect | ReadFile):
             return await self._inspected(here, move, wants)
         if isinstance(move, Finish):
-            return await self._finished(here, move)
+            return await self._finished(here, move, now)
         if wants == "plan" and action.code is None:
             return self._unplanned(here, move)
         if isinstance(move, Nothing):
@@ -197,9 +200,9 @@ class Turning:
         turn = self._fed_back(turn, title, move, seen=looked.text)
         return replace(here, turn=turn, missed=missed)
 
-    async def _finished(self, here: Turned, move: Finish) -> Turned:
+    async def _finished(self, here: Turned, move: Finish, now: Progress) -> Turned:
         turn = replace(here.turn, kind="answer")
-        judged = await self._judged(move.text, self._episode, here.point, turn.number)
+        judged = await self._judged(move.text, self._episode, here.point, turn.number, now)
         accepted = judged.answer is not None
         turn = replace(
             turn,
@@ -210,13 +213,14 @@ class Turning:
         turn = self._fed_back(turn, _refusal(judged), move)
         return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged, self._episode))
 
-    async def _judged(self, said: str, episode: Episode, point: Point, number: int) -> Judged:
+    async def _judged(
+        self, said: str, episode: Episode, point: Point, number: int, now: Progress
+    ) -> Judged:
         form = episode.task.answer
         if form is None:
             return Judged(None, "No answer is asked for: go on with the steps.")
         if left := pending(episode):
-            listed = "; ".join(f"step {number} ({each.goal})" for number, each in left)
-            return Judged(None, f"It comes too early, for there is still to do: {listed}.")
+            return Judged(None, _too_early(left, now))
         return await self._answering.judge(said, form, episode, point, number)
 
     def _nothing(self, here: Turned, move: Nothing) -> Turned:
@@ -235,10 +239,10 @@ class Turning:
         turn = replace(here.turn, extraction=move.extraction)
         if action.code is None:
             goal = now.subtask.goal if now.subtask is not None else self._episode.task.prompt
-            decision = await decided(
-                self._approve,
-                Proposal(turn.code, turn.step, goal, action.text or "", turn.attempt),
-            )
+            proposal = Proposal(turn.code, turn.step, goal, action.text or "", turn.attempt)
+            asked = time.monotonic()
+            decision = await decided(self._approve, proposal)
+            here = replace(here, waited=time.monotonic() - asked)
             if decision.action in ("reject", "stop"):
                 return self._rejected(here, turn, move, decision.reason, decision.action == "stop")
             if decision.action == "edit":
@@ -254,13 +258,16 @@ class Turning:
         )
         if not turn.accepted:
             return replace(here, turn=self._rejected_by_checks(turn, done, move))
-        return await self._passed(here, move)
+        return await self._passed(here, move, now)
 
     def _rejected(
         self, here: Turned, turn: Turn, move: RunCell, reason: str, stops: bool
     ) -> Turned:
         why = f": {reason}" if reason else "."
-        turn = replace(turn, signals=_NOTHING_RAN)
+        if stops:  # whose doing is not the model's
+            turn = replace(turn, verdict="infra-error")
+        else:
+            turn = replace(turn, signals=_NOTHING_RAN)
         turn = self._fed_back(turn, f"A person did not let this cell run{why}", move)
         told = f"a person stopped it before a cell ran{why}".removesuffix(".")
         stop = Stop("stopped", told) if stops else None
@@ -307,7 +314,7 @@ class Turning:
         )
         return replace(turn, feedback=told)
 
-    async def _passed(self, here: Turned, move: RunCell) -> Turned:
+    async def _passed(self, here: Turned, move: RunCell, now: Progress) -> Turned:
         """Tell of an accepted cell, which may have given the answer in passing."""
         turn = here.turn
         form: AnswerForm | None = self._episode.task.answer
@@ -316,7 +323,7 @@ class Turning:
         if said is None:
             return replace(here, turn=self._fed_back(turn, drawn, move))
         episode = replace(self._episode, turns=(*self._episode.turns, turn))
-        judged = await self._judged(said, episode, here.point, turn.number)
+        judged = await self._judged(said, episode, here.point, turn.number, now)
         told = _refusal(judged)
         told = "\n".join(part for part in (drawn, f"The answer was not taken. {told}") if part)
         turn = self._fed_back(turn, drawn if judged.answer else told, move)
@@ -350,6 +357,16 @@ def _no_plan(now: Progress) -> str:
     if now.planned:
         return f"There is a plan already: go on with step {now.step}."
     return "No plan is wanted: go on with the next cell."
+
+
+def _too_early(left: Sequence[tuple[int, Subtask]], now: Progress) -> str:
+    """Say what stands between an answer and its being taken."""
+    lost = {*now.given_up, *now.blocked}
+    todo = [f"step {number} ({each.goal})" for number, each in left if number not in lost]
+    missing = [f"step {number} ({each.goal})" for number, each in left if number in lost]
+    if todo:
+        return f"It comes too early, for there is still to do: {'; '.join(todo)}."
+    return f"None can be taken, for this was given up or could not be begun: {'; '.join(missing)}."
 
 
 def _not_code(extraction: Extraction) -> Extraction:

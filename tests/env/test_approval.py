@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from nbrefine.env import MultiStepEnvironment
 from nbrefine.env.approval import Decision, Proposal
 from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel
+from nbrefine.planning import StepLimits
 from nbrefine.state import Action, State
 from nbrefine.values import Episode, Subtask, Task, Turn
 
@@ -83,7 +85,23 @@ def test_a_stop_ends_the_episode_before_the_cell_runs(kernel: Kernel) -> None:
     stop = episode_of(state).stop
     assert stop is not None
     assert (stop.reason, "enough" in stop.detail) == ("stopped", True)
-    assert newest(state).result is None
+    assert (newest(state).result, newest(state).verdict) == (None, "infra-error")
+    assert not newest(state).signals
+
+
+def test_the_time_that_a_person_takes_is_not_the_step_s(kernel: Kernel) -> None:
+    def slowly(_: Proposal) -> bool:
+        time.sleep(2.5)
+        return False
+
+    limits = StepLimits(seconds=2)
+    with MultiStepEnvironment(TASK, kernel=kernel, approve=slowly, limits_per_step=limits) as env:
+        start, _ = env.reset()
+        began = time.monotonic()
+        state = env.step(start, CELL).next_state
+        took = time.monotonic() - began
+    assert took >= 2.5
+    assert newest(state).seconds <= took - 2.5 + 0.1
 
 
 def test_code_of_the_caller_s_own_is_not_asked_for(kernel: Kernel) -> None:

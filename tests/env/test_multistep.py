@@ -375,6 +375,21 @@ def test_an_answer_in_the_wrong_form_or_too_early_is_fed_back(kernel: Kernel) ->
     assert episode.solved
 
 
+def test_an_answer_after_a_step_that_was_given_up_is_told_so(kernel: Kernel) -> None:
+    subtasks = (*TWO, Subtask("Bind hello", postconditions=(holds("hello"),)))
+    task = Task("Describe", subtasks=subtasks, answer=AnswerForm())
+    with MultiStepEnvironment(
+        task,
+        kernel=kernel,
+        limits_per_step=StepLimits(attempts=1),
+        planning="none",
+    ) as env:
+        state = driven(env, cell("rows = []"), cell("hello = 'hi'\nprint('ANSWER: hi')"))
+    told = newest(state).feedback
+    assert "was given up or could not be begun: step 1 (Load the rows); step 2 (Write" in told
+    assert "still to do" not in told
+
+
 def test_a_value_is_read_where_a_cell_binds_it_and_its_checks_hold(kernel: Kernel) -> None:
     form = AnswerForm("value", postconditions=(in_range("answer", low=0, high=1),))
     with MultiStepEnvironment(Task("A share", answer=form), kernel=kernel) as env:

@@ -319,7 +319,9 @@ class Driver:
         except (Exception, asyncio.CancelledError) as trouble:
             ending = stop_for(trouble) if isinstance(trouble, Exception) else self._stopping
             if action.reply is not None and ending is not None:  # it was paid for, whoever's fault
-                turn = _unjudged(self.episode, state, action.reply, prompt, ending)
+                kept = getattr(self._env, "unfinished", None)  # it is the session's already
+                turn = kept or _unjudged(self.episode, state, action.reply, prompt, ending)
+                turn = replace(turn, messages=prompt)
                 self.episode = self._with(turn, started, clock)
             raise
         episode = own(result.next_state)

@@ -183,6 +183,8 @@ class MultiStepEnvironment(LiveEnvironment):
         self._images = images
         self._approve = approve
         self._undo = undo
+        self.unfinished: Turn | None = None
+        """The turn of a cell that became the session in a step that did not come to its end."""
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -271,6 +273,7 @@ class MultiStepEnvironment(LiveEnvironment):
         self._refuse_released(state)
         assert hidden.point is not None
         started, clock = utc_now(), time.monotonic()
+        self.unfinished = None
         episode = with_late(hidden.episode, await session.kernel.late())
         turn = Turn(
             number=len(episode.turns) + 1,
@@ -298,7 +301,11 @@ class MultiStepEnvironment(LiveEnvironment):
         standing = _Standing(
             episode, turned.point, turned.shown, hidden.given_up, missed, hidden.tested
         )
-        return _result(await self._settled(standing), action)
+        if turn.accepted:
+            self._keep(turn)
+        after = await self._settled(standing)
+        self.unfinished = None
+        return _result(after, action)
 
     def _turning(self, session: Session, episode: Episode) -> Turning:
         folder = self._folder(episode.task)
@@ -312,7 +319,11 @@ class MultiStepEnvironment(LiveEnvironment):
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
+            on_accepted=self._keep,
         )
+
+    def _keep(self, turn: Turn) -> None:
+        self.unfinished = turn
 
     def _answering(self, session: Session, folder: Folder) -> Answering:
         return Answering(session, folder, limit=self._test_timeout, on_tests=self._on_tests)

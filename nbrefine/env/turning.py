@@ -77,6 +77,8 @@ class Turning:
     timeout: seconds a cell may run.
     test_timeout: seconds one check may run.
     on_tests: called with True as checks begin and with False as they end.
+    on_accepted: called with the turn of a cell that has become the session, before anything else
+        is done with it.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Turning:
         timeout: float | None,
         test_timeout: float,
         on_tests: Callable[[bool], object],
+        on_accepted: Callable[[Turn], object],
     ) -> None:
         self._session = session
         self._folder = folder
@@ -101,6 +104,7 @@ class Turning:
         self._timeout = timeout
         self._test_timeout = test_timeout
         self._on_tests = on_tests
+        self._on_accepted = on_accepted
         self._language = session.language
 
     async def take(self, here: Turned, action: Action, now: Progress, wants: Wants) -> Turned:
@@ -252,7 +256,11 @@ class Turning:
                 turn = replace(turn, extraction=edited)
         subtasks = (now.subtask,) if now.subtask is not None else ()
         done = await self._attempt(turn.code, subtasks, here.point)
+        if done.accepted:
+            self._on_accepted(ran(turn, done, stale_in(turn, done, self._episode.turns)))
         turn = await self._ran(turn, done)
+        if turn.accepted:
+            self._on_accepted(turn)
         here = replace(
             here, turn=turn, point=done.point, shown=_variables(done, self._episode, here.shown)
         )

@@ -6,13 +6,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from nbrefine.driver import Driver, EpisodeRun
 from nbrefine.env import MultiStepEnvironment
 from nbrefine.env.approval import Decision, Proposal
+from nbrefine.errors import KernelError
+from nbrefine.kernel import Kernel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.planning import StepLimits
 from nbrefine.postconditions import holds
-from nbrefine.values import Episode, Subtask, Task
+from nbrefine.values import AnswerForm, Episode, Subtask, Task
 
 TASK = Task(
     "Make x and y",
@@ -87,4 +91,43 @@ def test_a_person_s_stop_is_the_episode_s_and_its_turn_is_kept(tmp_path: Path) -
     assert [(turn.code, turn.accepted) for turn in episode.turns] == [
         ("x = 2", True),
         ("y = 3", False),
+    ]
+
+
+def test_a_cell_that_became_the_session_is_kept_where_its_answer_is_not_judged(
+    tmp_path: Path,
+) -> None:
+    slow = holds("__import__('time').sleep(600) is None")
+    task = Task("Answer", answer=AnswerForm("value", postconditions=(slow,)))
+    with Kernel.start(cwd=tmp_path) as kernel:
+        env = MultiStepEnvironment(task, kernel=kernel, test_timeout=600)
+        run = EpisodeRun(Driver(env, cells("answer = 4")))
+        until(lambda: run.activity.doing == "testing")
+        run.stop()
+        left = run.result()
+        assert kernel.run("answer").result().text == "4\n"
+    assert [(turn.code, turn.accepted, turn.verdict) for turn in left.turns] == [
+        ("answer = 4", True, "solved")
+    ]
+    assert left.turns[0].messages
+    assert left.answer is None
+    assert left.stop is not None
+    assert left.stop.reason == "stopped"
+
+
+def test_the_host_s_trouble_behind_an_accepted_cell_keeps_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def judge(*_: object) -> None:
+        raise KernelError("The disk is full")
+
+    monkeypatch.setattr("nbrefine.env.answering.Answering.judge", judge)
+    env = MultiStepEnvironment(Task("Answer", answer=AnswerForm("value")), cwd=tmp_path)
+    with pytest.raises(KernelError, match="The disk is full") as raised:
+        EpisodeRun(Driver(env, cells("oops", "answer = 4"))).result()
+    left = raised.value.episode
+    assert isinstance(left, Episode)
+    assert [(turn.code, turn.accepted) for turn in left.turns] == [
+        ("oops", False),
+        ("answer = 4", True),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nbrefine.errors import UsageError
@@ -76,8 +78,14 @@ def test_what_another_plan_replaced_is_neither_given_up_nor_worked_on() -> None:
 def test_a_model_s_first_plan_is_no_replan() -> None:
     assert where([], [], max_replans=2).replans_left == 2
     assert where([CHAIN], [], max_replans=2).replans_left == 2
-    assert where([CHAIN, CHAIN], [], max_replans=2).replans_left == 1
-    assert where([CHAIN] * 5, [], max_replans=2).replans_left == 0
+    another = replace(CHAIN, origin="model")
+    assert where([another], [], max_replans=2).replans_left == 2
+    assert where([CHAIN, another], [], max_replans=2).replans_left == 1
+    assert where([CHAIN, *[another] * 4], [], max_replans=2).replans_left == 0
+
+
+def test_another_instruction_is_no_replan() -> None:
+    assert where([CHAIN, CHAIN], [], max_replans=1).replans_left == 1
 
 
 @pytest.mark.parametrize(

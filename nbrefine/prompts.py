@@ -48,12 +48,12 @@ def system(language: str = "python") -> str:
     ----------
     language: the kernel's language, as its kernelspec names it.
     """
-    return _spoken(SYSTEM, language)
+    return in_language(SYSTEM, language)
 
 
 def program_system(language: str = "python") -> str:
     """Tell a model whose programs are run as a whole what it is there for; see `system`."""
-    return _spoken(PROGRAM, language)
+    return in_language(PROGRAM, language)
 
 
 def task_prompt(
@@ -68,18 +68,29 @@ def task_prompt(
     show_tests: whether the visible tests are shown.
     language: the kernel's language.
     """
+    parts = told_task(task, language)
+    if state:
+        parts.append(_state(state))
+    if task.entry_point:
+        parts.append(told_entry(task))
+    if task.tests and show_tests:
+        parts.append(f"The code must pass these tests:\n{fenced(task.tests, _tag(language))}")
+    return "\n\n".join(parts)
+
+
+def told_task(task: Task, language: str = "python") -> list[str]:
+    """Tell what a task asks for and brings along, a part each."""
     parts = [task.prompt]
     if task.files:
         parts.append("Data files: " + ", ".join(task.files))
     if task.setup:
         parts.append(f"This code has already run:\n{fenced(task.setup, _tag(language))}")
-    if state:
-        parts.append(_state(state))
-    if task.entry_point:
-        parts.append(f"The tests call `{task.entry_point}`.")
-    if task.tests and show_tests:
-        parts.append(f"The code must pass these tests:\n{fenced(task.tests, _tag(language))}")
-    return "\n\n".join(parts)
+    return parts
+
+
+def told_entry(task: Task) -> str:
+    """Tell by what name the tests call what is asked for."""
+    return f"The tests call `{task.entry_point}`."
 
 
 def feedback(
@@ -109,7 +120,7 @@ def feedback(
     language: the kernel's language.
     """
     if result is None:
-        return _spoken(_nothing_ran(extraction, reply), language)
+        return in_language(_nothing_ran(extraction, reply), language)
     parts = [_status(result, tests)]
     if result.error is not None:
         traceback = fold_traceback(result.error)
@@ -131,7 +142,7 @@ def feedback(
         parts.append(f"{told}\n{fence_output(undone, name='variables')}")
     parts.append(hint)
     if result.exited or not (tests.solved if tests else result.ok):
-        parts.append(_spoken(ASK, language))
+        parts.append(in_language(ASK, language))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -146,7 +157,8 @@ def _nothing_ran(extraction: Extraction, reply: Reply | None) -> str:
     return f"Nothing was run. {extraction.reason} {ASK_BLOCK}"
 
 
-def _spoken(template: str, language: str) -> str:
+def in_language(template: str, language: str) -> str:
+    """Put a kernel's language into a text that speaks of `{language}` and of blocks of `{tag}`."""
     return fill(template, language=language.capitalize(), tag=_tag(language))
 
 

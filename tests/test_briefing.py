@@ -90,6 +90,11 @@ def test_the_first_prompt_has_the_goal_what_there_is_and_how_to_answer() -> None
     )
 
 
+def test_the_name_that_the_tests_call_is_told() -> None:
+    task = Task("Add.", tests="def check(f):\n    assert f(1, 2) == 3", entry_point="add")
+    assert "The tests call `add`.\n\nAt the end these tests must pass:" in told(task=task)
+
+
 def test_the_plan_says_how_each_step_stands_and_which_is_next() -> None:
     text = told(turn(1, code="df = load()", accepted=True), plans=(PLAN,))
     assert (

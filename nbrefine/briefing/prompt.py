@@ -13,7 +13,7 @@ from typing import Literal
 from nbrefine.answers import described
 from nbrefine.briefing.past import earlier, newest, shortened
 from nbrefine.planning import Progress
-from nbrefine.prompts import fence_output, fill
+from nbrefine.prompts import SYSTEM, fence_output, in_language, told_entry, told_task
 from nbrefine.source import fenced
 from nbrefine.values import Image, Message, Plan, Postcondition, Subtask, Task, Turn
 
@@ -28,11 +28,6 @@ CHECK = 1_000
 
 LEAST = 800
 """Characters of the last feedback that are shown in any case."""
-
-WRITES = (
-    "You write {language} for a live Jupyter notebook. "
-    "Reply with exactly one ```{tag} code block and nothing else."
-)
 
 CALLS = (
     "You work step by step in a live Jupyter notebook that runs {language}. "
@@ -104,7 +99,7 @@ def brief(
     limit: characters that the prompt should take; what earlier steps have printed goes first,
         then their code, each from the oldest on, and then the middle of the last feedback.
     """
-    system = CALLS if tools else PLANS if wants == "plan" else WRITES
+    system = CALLS if tools else PLANS if wants == "plan" else SYSTEM
     before = [*_goal(task, language), _plan(plans, now)]
     after = [*_seen(seen), _aim(task, plans, now, wants)]
     request = _request(
@@ -125,23 +120,16 @@ def brief(
     parts = [*before, done, *after, *([*end, request] if wants == "plan" else [request, *end])]
     content = "\n\n".join(part for part in parts if part)
     return (
-        Message("system", _spoken(system, language)),
+        Message("system", in_language(system, language)),
         Message("user", content, seen.images),
     )
 
 
-def _spoken(template: str, language: str) -> str:
-    return fill(template, language=language.capitalize(), tag=language.lower())
-
-
 def _goal(task: Task, language: str) -> list[str]:
-    parts = [task.prompt]
-    if task.files:
-        parts.append("Data files: " + ", ".join(task.files))
-    if task.setup:
-        parts.append(f"This code has already run:\n{fenced(task.setup, language.lower())}")
+    parts = told_task(task, language)
     if task.tests:
         tests = fenced(task.tests, language.lower())
+        parts += [told_entry(task)] if task.entry_point else []
         parts.append(f"At the end these tests must pass:\n{tests}")
     return parts
 
@@ -212,7 +200,7 @@ def _request(
 ) -> str:
     """Say in what form the reply, and with the last step the answer, is to be given."""
     if wants == "plan":
-        asked = CALL_PLAN if tools else _spoken(ASK_PLAN, language)
+        asked = CALL_PLAN if tools else in_language(ASK_PLAN, language)
         form = task.answer.told if task.answer is not None else ""
         return f"The last step gives the answer in this form:\n{form}\n\n{asked}" if form else asked
     parts = []

@@ -62,7 +62,7 @@ def read(action: Action, language: str) -> Extraction:
 def not_run(turn: Turn, language: str) -> Turn:
     """Tell in a turn of a reply that held no code to run."""
     text = feedback(turn.extraction, reply=turn.reply, language=language)
-    return replace(turn, feedback=text, signals=_signals(None, None))
+    return replace(turn, feedback=text, signals=NOTHING_RAN)
 
 
 def tried(turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str) -> Turn:
@@ -169,11 +169,15 @@ def without_rebuilt(done: Attempt) -> CellResult:
     return replace(done.result, lost=lost)
 
 
-def _signals(result: CellResult | None, report: TestReport | None) -> SignalBundle:
+NOTHING_RAN = SignalBundle((Signal("execution", RewardType.OUTCOME, 0.0),))
+"""The signals of a turn in which no cell ran."""
+
+
+def _signals(result: CellResult, report: TestReport | None) -> SignalBundle:
     """Give the signal of the tests, or of the cell itself where the task has none."""
     if report is not None:
         return SignalBundle((signal(report),))
-    reward = 1.0 if result is not None and result.ok else 0.0
+    reward = 1.0 if result.ok else 0.0
     return SignalBundle((Signal("execution", RewardType.OUTCOME, reward),))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nbrefine.planning import Progress, StepLimits, progress
-from nbrefine.planning.plans import standing
+from nbrefine.planning import Progress, StepLimits, counted, progress
+from nbrefine.planning.plans import done_by, standing
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Stop, Subtask, TestReport, Turn
 
@@ -75,7 +75,7 @@ def pending(episode: Episode) -> tuple[tuple[int, Subtask], ...]:
     """Give those of the task's own subtasks that are not done, with their numbers."""
     if episode.plan is None:
         return ()
-    done = {turn.step for turn in episode.accepted}
+    done = done_by(episode.turns)
     own = standing(episode.plans, episode.turns).own
     return tuple(
         (number, episode.plan.subtasks[number - 1]) for number in own if number not in done
@@ -117,9 +117,9 @@ def _told(episode: Episode, number: int, why: str) -> str:
     if not tried:
         reason = f": {why[:1].lower()}{why[1:]}" if why else ""
         return f"{goal} was given up without an attempt{reason}"
-    count = _counted(len(tried), "attempt")
+    count = counted(len(tried), "attempt")
     # Attempts are numbered as the turns of a step are, among which may be looks and answers.
-    among = f" in {_counted(len(turns), 'turn')}" if len(turns) > len(tried) else ""
+    among = f" in {counted(len(turns), 'turn')}" if len(turns) > len(tried) else ""
     best = max(tried, key=lambda turn: (turn.result is not None, *turn.score))
     named = f" (the best was attempt {best.attempt}, {_outcome(best)})"
     return f"{goal} was given up after {count}{among}{named}"
@@ -152,13 +152,9 @@ def all_done(episode: Episode, report: TestReport | None = None) -> Stop:
     if steps := unmet(episode):
         return Stop("gave-up", not_held(steps))
     checks = sum(turn.tests.total for turn in episode.accepted if turn.tests is not None)
-    held = [f"{_counted(checks, 'check')} held"] if checks else []
+    held = [f"{counted(checks, 'check')} held"] if checks else []
     if report is not None:
-        held.append(f"{_counted(report.total, 'test')} of the whole task passed")
-    steps_done = len({turn.step for turn in episode.accepted})
+        held.append(f"{counted(report.total, 'test')} of the whole task passed")
+    steps_done = len(done_by(episode.turns))
     told = f", {', '.join(held)}" if held else "; nothing checks them"
-    return Stop("solved", f"{_counted(steps_done, 'step')} done{told}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
+    return Stop("solved", f"{counted(steps_done, 'step')} done{told}")

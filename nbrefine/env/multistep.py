@@ -396,7 +396,7 @@ class MultiStepEnvironment(LiveEnvironment):
                 now,
                 Seen(at.shown, await self._folder(episode.task).described(), drawn),
                 wants=wants,
-                may_plan=may_plan and wants == "act" and not episode.accepted,
+                may_plan=may_plan,
                 tools=self._tools,
                 escalated=escalated,
                 language=episode.kernel.language,

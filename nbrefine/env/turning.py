@@ -12,7 +12,7 @@ from nbrefine.briefing import shortened, turn_feedback
 from nbrefine.env.answering import Answering, Judged, given_by, normal
 from nbrefine.env.approval import Approve, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
-from nbrefine.env.cells import hint_for, ran, stale_in, undone_by, without_rebuilt
+from nbrefine.env.cells import NOTHING_RAN, hint_for, ran, stale_in, undone_by, without_rebuilt
 from nbrefine.env.course import Wants, not_held, pending, unmet
 from nbrefine.env.looking import Folder, told_pictures, variable
 from nbrefine.env.looking import Seen as Looked
@@ -23,7 +23,7 @@ from nbrefine.errors import InvalidTaskError
 from nbrefine.kernel.state.changes import lately
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.moves import Finish, Inspect, MakePlan, Move, Nothing, ReadFile, RunCell, read_move
-from nbrefine.planning import Progress, planned
+from nbrefine.planning import Progress, counted, planned
 from nbrefine.postconditions import tests_of
 from nbrefine.prompts import told_tests
 from nbrefine.state import Action
@@ -233,7 +233,7 @@ class Turning:
             here.turn,
             extraction=move.extraction,
             verdict="incomplete-reply" if cut else "no-code",
-            signals=_NOTHING_RAN,
+            signals=NOTHING_RAN,
         )
         # What was read of a reply explains itself; a tool's trouble is told as it is.
         told = "" if move.problem == move.extraction.reason and not _called(turn) else move.problem
@@ -272,10 +272,8 @@ class Turning:
         self, here: Turned, turn: Turn, move: RunCell, reason: str, stops: bool
     ) -> Turned:
         why = f": {reason}" if reason else "."
-        if stops:  # whose doing is not the model's
-            turn = replace(turn, verdict="infra-error")
-        else:
-            turn = replace(turn, signals=_NOTHING_RAN)
+        turn = replace(turn, signals=SignalBundle() if stops else NOTHING_RAN)
+        turn = replace(turn, verdict="infra-error" if stops else "failed")
         turn = self._fed_back(turn, f"A person did not let this cell run{why}", move)
         told = f"a person stopped it before a cell ran{why}".removesuffix(".")
         stop = Stop("stopped", told) if stops else None
@@ -358,9 +356,6 @@ def _bounded(move: Move) -> Move:
     return replace(move, extraction=extraction, problem=shortened(move.problem, TOLD))
 
 
-_NOTHING_RAN = SignalBundle((Signal("execution", RewardType.OUTCOME, 0.0),))
-
-
 def _no_plan(now: Progress) -> str:
     if now.planned:
         return f"There is a plan already: go on with step {now.step}."
@@ -403,9 +398,9 @@ def _answered(judged: Judged, episode: Episode) -> Stop | None:
         return Stop("gave-up", f"{answered}, but {not_held(steps)}")
     told = "nothing else checks it"
     if (report := judged.tests) is not None:
-        told = f"{report.passed} check{'s' if report.passed != 1 else ''} of it held"
+        told = f"{counted(report.passed, 'check')} of it held"
     elif checks := sum(turn.tests.total for turn in episode.accepted if turn.tests is not None):
-        held = f"{checks} check{'s' if checks != 1 else ''} of its steps held"
+        held = f"{counted(checks, 'check')} of its steps held"
         told = f"{held}, and nothing checks the answer itself"
     return Stop("solved", f"{answered}; {told}")
 

@@ -125,10 +125,10 @@ def _exhausted(turns: Sequence[Turn], limits: StepLimits, rules: StopRule) -> st
     step = f"Step {spent[-1].step} has"
     attempts = sum(turn.kind in ("attempt", "answer") for turn in spent)
     if attempts >= limits.attempts:
-        return f"{step} had {attempts} of its {_counted(limits.attempts, 'attempt')}"
+        return f"{step} had {attempts} of its {counted(limits.attempts, 'attempt')}"
     tokens = sum(turn.reply.usage.total_tokens for turn in spent if turn.reply)
     if limits.tokens is not None and tokens >= limits.tokens:
-        return f"{step} taken {tokens:,} of its {_counted(limits.tokens, 'token')}"
+        return f"{step} taken {tokens:,} of its {counted(limits.tokens, 'token')}"
     seconds = sum(turn.seconds for turn in spent)
     if limits.seconds is not None and seconds >= limits.seconds:
         return f"{step} taken {seconds:.1f} of its {limits.seconds:g} s"
@@ -147,7 +147,8 @@ def _stuck(turns: Sequence[Turn], rules: StopRule) -> str:
     return f"The same cell with the same outcome was run {count} times in a row"
 
 
-def _counted(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """Say how many there are of something: "1 check", "2 checks"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

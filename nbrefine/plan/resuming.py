@@ -60,7 +60,8 @@ def start_resuming(
     Raises
     ------
     RecordError: the path holds no episode, or a run is recording there at this moment.
-    UsageError: the episode is solved, is not one of `solve`, or needs what is not given.
+    UsageError: the episode is solved or was answered, is not one of `solve`, or needs what is not
+        given; from the running episode, also where nothing is left to do.
     """
     path = Path(path)
     _of_solve(path)
@@ -72,7 +73,7 @@ def start_resuming(
         recorder.close()
         raise
     return _go_on(
-        replace(episode, stop=None, grade=None),
+        episode,
         path,
         recorder,
         settings=settings,
@@ -166,6 +167,11 @@ def _left(path: Path) -> Episode:
         raise UsageError(
             f"The episode in {path} has reached its goal",
             hint="Branch off from one of its steps with another instruction",
+        )
+    if episode.answer is not None:
+        raise UsageError(
+            f"The episode in {path} was answered, which ends it",
+            hint="Branch off from one of its steps",
         )
     undo = undo_of(path, path.parent / episode.settings.get("folder", "."))
     if told := undo.settle(episode):

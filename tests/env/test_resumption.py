@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,3 +170,19 @@ def test_a_step_that_was_used_up_goes_on_with_higher_limits(tmp_path: Path) -> N
         state, _ = env.reset(options={"episode": left})
         assert state.hidden.now.step == 1
         assert episode_of(state).stop is None
+
+
+def test_the_best_attempt_is_not_adopted_behind_cells_that_ran_after_it(tmp_path: Path) -> None:
+    from nbrefine.planning import StepLimits
+
+    options: dict[str, Any] = {"limits_per_step": StepLimits(attempts=1), "max_replans": 0}
+    with MultiStepEnvironment(TASK, cwd=tmp_path, **options) as env:
+        state, _ = env.reset()
+        for code in ("rows = [1]", *CELLS[1:]):
+            state = env.step(state, cell(code)).next_state
+    left = episode_of(state)
+    with (
+        MultiStepEnvironment(TASK, cwd=tmp_path, accept_best=True, **options) as env,
+        pytest.raises(UsageError, match=r"Nothing is left to do: step 1 \(Load\) was given up"),
+    ):
+        env.reset(options={"episode": left})

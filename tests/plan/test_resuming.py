@@ -14,7 +14,7 @@ from nbrefine.errors import NbrefineError, RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.loop import refine
 from nbrefine.plan import branch_off, resume, solve, start_resuming, start_solving
-from nbrefine.values import Episode, Message
+from nbrefine.values import Episode, GradeNote, Message
 
 STEPS: list[dict[str, Any]] = [
     {"goal": "Begin a list.", "check": "items == ['a']"},
@@ -127,6 +127,50 @@ def test_what_cannot_be_gone_on_with_is_refused_and_left_as_it_is(
     refine("x", tests="assert x", model=["```python\nx = 1\n```"], record=tmp_path / "r.ipynb")
     with pytest.raises(UsageError, match=r"not one of solve\(\)"):
         resume(tmp_path / "r.ipynb", model=[WRITE])
+
+
+def test_where_nothing_is_left_to_do_the_record_is_left_as_it_is(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    graded = replace(nbrefine.load(record), grade=GradeNote("failed", 1, 3))
+    nbrefine.save(graded, record)
+    new = tmp_path / "new.ipynb"
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for settings in ({}, {"max_attempts": 9}):
+        with pytest.raises(UsageError, match=r"Nothing is left to do: the limit of turns \(3\)"):
+            resume(record, model=[WRITE], **settings)
+        with pytest.raises(UsageError, match="Nothing is left to do"):
+            branch_off(record, 2, record=new, model=[ON], max_turns=1, **settings).result()
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    # The grade is of what was there, and goes with the first turn that is added.
+    run = start_resuming(record, model=[WRITE], max_turns=9)
+    run.pause()
+    while run.activity.doing != "paused":
+        assert not run.done()
+    run.stop()
+    assert run.result().grade == nbrefine.load(record).grade == graded.grade
+    assert resume(record, model=[WRITE], max_turns=9).grade is None
+
+
+def test_an_episode_that_was_answered_is_not_gone_on_with(tmp_path: Path) -> None:
+    record = tmp_path / "e.ipynb"
+    left = solve(
+        "Count.",
+        subtasks=[{"goal": "a", "check": "a == 1"}],
+        answer="text",
+        model=["```python\na = 2\n```", "```answer\n2\n```"],
+        record=record,
+        max_attempts=1,
+        max_replans=0,
+        accept_best=True,
+    )
+    assert left.stop is not None
+    assert (left.stop.reason, left.answer is not None) == ("gave-up", True)
+    before = record.read_bytes()
+    with pytest.raises(UsageError, match=r"was answered, which ends it.*Branch off"):
+        resume(record, model=["```python\na = 1\n```"], max_attempts=9)
+    assert record.read_bytes() == before
 
 
 def test_two_cannot_go_on_with_one_record_at_once(

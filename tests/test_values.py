@@ -130,6 +130,7 @@ def test_rows_are_flat_and_one_per_turn() -> None:
     )
     rows = Episode(Task("t", id="T1"), id="e", turns=(turn(1, 0.5, passed=2), broken)).to_rows()
     assert [row["turn"] for row in rows] == [1, 2]
+    assert {row["kind"] for row in rows} == {"attempt"}
     assert (rows[0]["tests_passed"], rows[0]["tests_total"]) == (2, 3)
     assert (rows[1]["tests_passed"], rows[1]["error"], rows[1]["reward"]) == (
         None,

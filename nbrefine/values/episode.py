@@ -279,6 +279,7 @@ def _row(episode: Episode, turn: Turn) -> dict[str, Any]:
         "task": episode.task.id,
         "model": episode.model,
         "turn": turn.number,
+        "kind": turn.kind,
         "step": turn.step,
         "attempt": turn.attempt,
         "verdict": turn.verdict,

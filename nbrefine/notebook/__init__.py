@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from nbrefine.notebook.document import from_notebook, to_notebook
-from nbrefine.notebook.recorder import Recorder, load, save
+from nbrefine.notebook.recorder import Recorder, gaps_of, load, paths_of, save
 
-__all__ = ["Recorder", "from_notebook", "load", "save", "to_notebook"]
+__all__ = [
+    "Recorder",
+    "from_notebook",
+    "gaps_of",
+    "load",
+    "paths_of",
+    "save",
+    "to_notebook",
+]

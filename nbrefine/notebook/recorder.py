@@ -68,6 +68,19 @@ def load(path: str | Path) -> Episode:
     return _told(found)
 
 
+def paths_of(path: str | Path) -> tuple[Path, ...]:
+    """Give what a record is made of: the notebook, the journal, the folder of whole outputs."""
+    real = Path(os.path.realpath(path))
+    return real, journal.path_of(real), files.folder_of(real)
+
+
+def gaps_of(episode: Episode) -> tuple[str, ...]:
+    """Say what of an episode as it was loaded is missing since its run was killed."""
+    if episode.stop is None or episode.stop.reason != "killed":
+        return ()
+    return tuple(episode.stop.detail.split("; ")[2:])  # behind the two parts that all have
+
+
 class Recorder:
     """Keeps the record of one running episode: every turn on disk before the next one begins.
 
@@ -109,7 +122,7 @@ class Recorder:
     @property
     def paths(self) -> tuple[Path, ...]:
         """What it writes: the notebook, the journal, and the folder of whole outputs."""
-        return self._real, journal.path_of(self._real), self.folder
+        return paths_of(self._real)
 
     @property
     def folder(self) -> Path:

@@ -21,12 +21,12 @@ from nbrefine.env.course import pending
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.models.scripted import ScriptedModel
-from nbrefine.notebook import Recorder, load
+from nbrefine.notebook import Recorder, gaps_of, load
 from nbrefine.plan.settings import Settings, complete
 from nbrefine.plan.solving import KIND, AnyModel, Work, begin, undo_of
 from nbrefine.planning import planned
 from nbrefine.stopping import StopRule
-from nbrefine.values import Episode, Plan, Subtask, Turn, utc_now
+from nbrefine.values import Episode, Plan, Stop, Subtask, Turn, utc_now
 
 
 def start_resuming(
@@ -64,11 +64,11 @@ def start_resuming(
         given; from the running episode, also where nothing is left to do.
     """
     path = Path(path)
-    _of_solve(path)
+    before = _of_solve(path)
     recorder = Recorder(path, resume=True)
     recorder.reserve()
     try:
-        episode = _left(path)
+        episode = _left(path, before.stop)
     except BaseException:
         recorder.close()
         raise
@@ -140,8 +140,6 @@ def branch_off(
     episode = _of_solve(path)
     begun = _up_to(episode, step, instruction)
     recorder = Recorder(record, overwrite=overwrite)
-    # What it may hold is of an episode that is replaced.
-    undo_of(record, path.parent).drop()
     return _go_on(
         begun,
         path,
@@ -160,9 +158,16 @@ def branch_off(
     )
 
 
-def _left(path: Path) -> Episode:
-    """Give the episode that is gone on with, and leave its files as the record tells."""
+def _left(path: Path, stop: Stop | None) -> Episode:
+    """Give the episode that is gone on with, and leave its files as the record tells.
+
+    Parameters
+    ----------
+    stop: what the record told before we reserved it.
+    """
     episode = _of_solve(path)  # nobody else is recording any more
+    if episode.stop is None:  # it was killed, and seems to run, as it is reserved by us
+        episode = replace(episode, stop=stop or Stop("killed"))
     if episode.solved:
         raise UsageError(
             f"The episode in {path} has reached its goal",
@@ -179,6 +184,10 @@ def _left(path: Path) -> Episode:
             f"Files that the last cell had changed are not as the record tells: {told[0]}",
             hint="Make that possible, and try again",
         )
+    if lost := gaps_of(episode):
+        known = episode.settings.get("differences", ())
+        differences = list(dict.fromkeys((*known, *lost)))
+        episode = replace(episode, settings={**episode.settings, "differences": differences})
     return episode
 
 
@@ -254,9 +263,11 @@ def _go_on(
     record: where it is recorded from now on; by default there.
     """
     recorded = episode.settings
+    told = {**(note or _origin(recorded))}
     try:
         if model is None:
             model, base_url = _model_of(episode, base_url)
+            told["model"] = recorded["model"]  # of a script, what it gives is no name
         _check_given(episode, lend, kernel)
         taken_up = complete(settings, recorded=recorded)
     except BaseException:
@@ -273,8 +284,9 @@ def _go_on(
         recorder,
         base_url=base_url,
         episode=episode,
-        note=note or _origin(recorded),
+        note=told,
         record=record or path,
+        source=path,
     )
     return begin(work, approve=approve, confirm=confirm, rules=rules, budget=budget)
 

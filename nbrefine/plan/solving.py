@@ -26,7 +26,7 @@ from nbrefine.errors import RecordError, UsageError
 from nbrefine.inputs import data_files, one_of, within
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
-from nbrefine.notebook import Recorder, load
+from nbrefine.notebook import Recorder, load, paths_of
 from nbrefine.plan.settings import Settings, complete, sampling_of, step_limits
 from nbrefine.planning import subtasks_of
 from nbrefine.postconditions import postcondition_of
@@ -103,8 +103,6 @@ def start_solving(
     task = _task(goal, subtasks=subtasks, answer=answer, setup=setup, tests=tests)
     task = replace(task, files=(*task.files, *data_files(data, folder)))
     recorder = Recorder(record, overwrite=overwrite) if record else None
-    if record is not None:  # what it may hold is of an episode that is replaced
-        undo_of(record, folder).drop()
     return begin(
         Work(
             task,
@@ -196,14 +194,22 @@ class Work:
     """What was done before and is gone on from; None for a new beginning."""
     record: Path | None = None
     """The episode notebook."""
+    source: Path | None = None
+    """The notebook of the episode that is gone on with."""
     note: Mapping[str, Any] | None = None
     """What the record says besides of where this comes from, as plain JSON."""
 
     def described(self) -> dict[str, Any]:
         """Give what the record keeps of the settings, as plain JSON."""
-        told: dict[str, Any] = {"kind": KIND, **self.settings, **(self.note or {})}
-        if isinstance(self.model, str):
-            told |= {"model": self.model, "base_url": self.base_url}
+        named = isinstance(self.model, str)
+        told: dict[str, Any] = {
+            "kind": KIND,
+            **self.settings,
+            # Also where it has none: an earlier run's is not the one of this.
+            "model": self.model if named else None,
+            "base_url": self.base_url if named else None,
+            **(self.note or {}),
+        }
         if self.lend is not None:
             told["lent"] = list(self.lend[1])
         if self.record is not None:
@@ -239,10 +245,23 @@ def undo_of(record: Path, folder: Path) -> Undo:
 class _Solving(Driver):
     """Leaves files as the record tells, also where the last turn did not get into it."""
 
-    def __init__(self, *args: Any, undo: Undo | None, record: Path | None, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        undo: Undo | None,
+        record: Path | None,
+        fresh: bool,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, on_turn=undo.settle if undo else None, **options)
         self._undo = undo
         self._record_path = record
+        self._fresh = fresh
+
+    async def _begin_record(self) -> None:
+        await super()._begin_record()
+        if self._fresh and self._undo is not None:  # what it holds is of an episode that is gone
+            await asyncio.to_thread(self._undo.drop)
 
     async def drive(self) -> Episode:
         try:
@@ -267,6 +286,8 @@ def _driver(
     settings, recorder = work.settings, work.recorder
     undo = undo_of(work.record, work.folder) if work.record is not None else None
     own = (*recorder.paths, undo.place) if recorder and undo else ()
+    if work.source is not None:  # whose hidden tests a model must not read, either
+        own = (*own, *paths_of(work.source), undo_of(work.source, work.folder).place)
     env = MultiStepEnvironment(
         work.task,
         kernel=work.kernel,
@@ -306,4 +327,5 @@ def _driver(
         settings=work.described(),
         undo=undo,
         record=work.record,
+        fresh=work.episode is None or work.record != work.source,
     )

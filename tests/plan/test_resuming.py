@@ -13,6 +13,7 @@ import nbrefine
 from nbrefine.errors import NbrefineError, RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.loop import refine
+from nbrefine.notebook import Recorder
 from nbrefine.plan import branch_off, resume, solve, start_resuming, start_solving
 from nbrefine.values import Episode, GradeNote, Message
 
@@ -420,3 +421,61 @@ def test_a_script_goes_on_behind_the_replies_that_it_has_given(tmp_path: Path) -
         (3, "open('items.txt', 'w').write(' '.join(items))", True),
     ]
     assert episode.settings["model"] == f"scripted:{script}"
+
+
+def test_a_model_that_has_no_name_leaves_none_in_the_record(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    settings = {"model": "openai:x", "base_url": "http://127.0.0.1:9", "differences": ["earlier"]}
+    left = nbrefine.load(record)
+    nbrefine.save(replace(left, settings={**left.settings, **settings}), record)
+    episode = resume(record, model=[WRITE], max_turns=9)
+    told = nbrefine.load(record).settings
+    assert (told["model"], told["base_url"]) == (None, None)
+    assert told["differences"] == episode.settings["differences"] == ["earlier"]
+
+
+def test_what_a_kill_has_taken_from_the_record_stays_told(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    left = replace(nbrefine.load(record), stop=None)
+    left = replace(left, task=replace(left.task, hidden_tests="assert len(items) == 2"))
+    record.unlink()
+    recorder = Recorder(record)
+    recorder.begin(left)
+    recorder.close()
+    resume(record, model=[WRITE], max_turns=9)
+    assert nbrefine.load(record).settings["differences"] == [
+        "hidden tests and reference are never in a journal"
+    ]
+
+
+def test_a_model_is_not_shown_the_record_from_which_its_episode_branches_off(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    record = two_done(tmp_path)
+    seen: list[str] = []
+
+    def model(messages: Sequence[Message]) -> Any:
+        seen.append("\n".join(message.content for message in messages))
+        return ON
+
+    branch_off(record, 2, record=tmp_path / "new.ipynb", model=model, max_turns=2).result()
+    assert "log.txt (" in seen[0]
+    assert "ipynb" not in seen[0]
+
+
+def test_what_keeps_a_replacement_from_beginning_leaves_the_old_record_its_files(
+    tmp_path: Path,
+) -> None:
+    record = tmp_path / "e.ipynb"
+    undo = tmp_path / "e.nbrefine.undo"
+    undo.mkdir()
+    (undo / "index.json").write_text('{"accepted": 0, "files": {}}')
+    with pytest.raises(UsageError, match="nonsense"):
+        solve("x", model="nonsense:x", record=record, overwrite=True)
+    assert undo.exists()
+    solve("x", model=["```python\nprint('ANSWER: 1')\n```"], record=record, overwrite=True)
+    assert not undo.exists()

@@ -196,8 +196,9 @@ def solve(
     given |= {key: read_text(path, what=f"{key} file") for key, path in files.items() if path}
     asked = asking.by_terminal() if approve else None
     earlier = Earlier(resume, branch, from_step)
+    known = earlier.differences()
     with (
-        _material(connect, use) as material,
+        _material(connect, use, kernel) as material,
         _begun(goal, given, {**material, "approve": asked}, earlier, overwrite=overwrite) as (
             running,
             record,
@@ -206,7 +207,7 @@ def solve(
         stopping_on_signals(running, record) as caught,
     ):
         episode = progress.follow(running, max_turns=turns, quiet=quiet, live=asked is None)
-    for told in () if quiet or earlier.path is None else episode.settings.get("differences", ()):
+    for told in () if quiet else episode.settings.get("differences", ())[known:]:
         typer.echo(f"Other than it was when the work stopped: {visible(told)}", err=True)
     if as_json:
         typer.echo(json.dumps(_summary(episode, record)))
@@ -228,6 +229,15 @@ class Earlier:
     @property
     def path(self) -> Path | None:
         return self.resume or self.branch
+
+    def differences(self) -> int:
+        """Count what the record tells already to be other than it was."""
+        from nbrefine.notebook import load
+
+        try:
+            return len(load(self.path).settings.get("differences", ())) if self.path else 0
+        except NbrefineError:  # whoever begins says it better
+            return 0
 
     def check(self, goal: str, given: Mapping[str, Any]) -> None:
         """Refuse what does not go with it.
@@ -258,13 +268,17 @@ _OF_THE_RECORD = ("data", "answer", "tests", "setup", "seed", "kernel")
 
 
 @contextmanager
-def _material(connect: str | None, use: str | None) -> Iterator[dict[str, Any]]:
+def _material(
+    connect: str | None, use: str | None, kernel_name: str | None
+) -> Iterator[dict[str, Any]]:
     """Give what of a running kernel is worked with, and let go of it in the end."""
     if connect is None:
         if use is not None:
             raise UsageError("--use names variables of a running kernel", hint="Add --connect FILE")
         yield {}
         return
+    if kernel_name is not None:
+        raise UsageError("--connect and --kernel exclude each other", hint="Give one of them")
     from nbrefine.kernel import Kernel
 
     kernel = Kernel.connect(connect).result()

@@ -289,6 +289,7 @@ BAD_INPUT = {
     ),
     "a branch from nowhere": (["x", "--branch", "b.ipynb"], "--from-step"),
     "variables of no kernel": (["x", "--use", "items"], "--connect"),
+    "two kernels": (["x", "--connect", "gone.json", "--kernel", "python3"], "--kernel"),
     "no connection file": (["x", "--connect", "gone.json"], "gone.json"),
     "somebody's notebook": (["x", "-o", "mine.ipynb"], "mine.ipynb"),
     "no folder": (["x", "-o", "no/such/out.ipynb"], "no/such"),

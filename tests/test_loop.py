@@ -316,7 +316,7 @@ def test_stop_ends_a_running_cell_and_keeps_the_turns_and_the_reply_that_was_pai
     endless = "```python\nwhile True:\n    pass\n```"
     run = start("t", tests=TESTS, model=[WRONG, endless], record=path, timeout=None)
     deadline = time.monotonic() + 60
-    while not (run.activity.doing == "running" and run.activity.turn == 2):
+    while ((now := run.activity).doing, now.turn) != ("running", 2):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert run.episode is not None

@@ -444,7 +444,7 @@ def test_the_property_finds_attempts_that_run_in_the_session_itself(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without branches the same property fails, and at the smallest example already."""
-    monkeypatch.setattr("nbrefine.env.notebook.Session", InTheTrunk)
+    monkeypatch.setattr("nbrefine.env.live.Session", InTheTrunk)
     with pytest.raises(AssertionError):
         play([MUTATED], base)
 

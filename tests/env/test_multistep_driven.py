@@ -61,7 +61,7 @@ def test_each_turn_has_its_own_prompt_also_where_an_earlier_one_was_adopted(tmp_
 def test_an_episode_that_was_stopped_in_a_cell_goes_on_from_its_last_turn(tmp_path: Path) -> None:
     env = MultiStepEnvironment(TASK, cwd=tmp_path)
     run = EpisodeRun(Driver(env, cells("x = 2", "y = 5\nimport time; time.sleep(600)")))
-    until(lambda: run.activity.turn == 2 and run.activity.doing == "running")
+    until(lambda: ((now := run.activity).doing, now.turn) == ("running", 2))
     run.stop()
     left = run.result()
     assert left.stop is not None

@@ -197,7 +197,9 @@ def test_a_folder_of_files_is_a_container_too_and_stays_as_it_is(
     here.mkdir()
     monkeypatch.chdir(here)
     with tarfile.open(podman.archive) as archive:
-        archive.extractall(root, filter="tar")
+        if hasattr(tarfile, "tar_filter"):  # Python 3.11.4 and newer
+            archive.extraction_filter = tarfile.tar_filter
+        archive.extractall(root)
     for path in (tmp_path, root):
         path.chmod(0o755)
     before = sorted(path.name for path in root.iterdir())

@@ -78,7 +78,7 @@ def test_after_a_goal_was_reached_the_record_and_its_files_are_there_and_nothing
 @pytest.mark.usefixtures("_nothing_left")
 def test_after_a_stop_within_a_cell_and_a_resumption_nothing_else_is_there() -> None:
     run = start_solving("Begin.", subtasks=STEPS, model=[STEP, HANGS], record="e.ipynb")
-    until(lambda: run.activity.doing == "running" and run.activity.turn == 2)
+    until(lambda: ((now := run.activity).doing, now.turn) == ("running", 2))
     run.stop()
     assert run.result().stop is not None
     assert names() == ["e.ipynb", "out.txt"]

@@ -27,7 +27,7 @@ class Settings(TypedDict, total=False):
     max_turns: int
     """Turns until the episode ends."""
     max_attempts: int
-    """Attempts at one subtask until it is planned anew or given up."""
+    """Attempts at one subtask until it is planned anew or given up; see `StepLimits.attempts`."""
     max_step_tokens: int | None
     """Tokens that one subtask may take until then; None for no limit."""
     max_step_seconds: float | None

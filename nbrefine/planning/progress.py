@@ -17,7 +17,9 @@ class StepLimits:
     """What may be spent on one subtask before another plan is asked for, or it is given up."""
 
     attempts: int = 4
-    """Turns that run a cell, hold nothing that could be read, or give an answer."""
+    """Turns that run a cell, hold nothing that could be read, give an answer, or make a plan
+    that nobody asked for and that was not taken.  Looks do not count, nor plans that were asked
+    for, nor what the host or a person has stopped."""
     tokens: int | None = None
     """Tokens of the replies, prompts included; None: no limit."""
     seconds: float | None = None

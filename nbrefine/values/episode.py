@@ -91,7 +91,7 @@ class Turn:
     started: str = ""
     """ISO 8601, UTC."""
     seconds: float = 0.0
-    """Wall time of the whole turn, model call included."""
+    """Wall time of the whole turn, model call included; what a person took to decide is not."""
 
     @property
     def code(self) -> str:

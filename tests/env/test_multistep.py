@@ -346,12 +346,17 @@ def test_limits_of_tokens_and_turns_end_a_step_and_the_episode(kernel: Kernel) -
         max_replans=0,
     ) as env:
         state = driven(env, dear)
-    assert episode_of(state).stop is not None
+    assert episode_of(state).stop == Stop(
+        "gave-up",
+        "step 1 (Load the rows) was given up after 1 attempt "
+        "(the best was attempt 1, 0/1 of its checks held)",
+    )
     with MultiStepEnvironment(Task("Do it"), kernel=kernel, max_turns=2) as env:
         state = driven(env, cell("x = 1"), cell("x = 2"))
     episode = episode_of(state)
     assert episode.stop is not None
     assert (episode.stop.reason, episode.verdict) == ("max-turns", "failed")
+    assert episode.stop.detail == "the limit of turns (2) was reached"
 
 
 def test_an_answer_in_the_wrong_form_or_too_early_is_fed_back(kernel: Kernel) -> None:
@@ -500,7 +505,7 @@ def test_files_answer_also_where_a_cell_wrote_too_many_to_list(
 def test_a_look_runs_no_cell_keeps_nothing_and_is_told(kernel: Kernel, folder: Path) -> None:
     (folder / "data.csv").write_text("a,b\n1,2\n3,4\n")
     task = Task("Look", files=("data.csv",), setup="numbers = list(range(100))")
-    with MultiStepEnvironment(task, kernel=kernel, style="tools") as env:
+    with MultiStepEnvironment(task, kernel=kernel, style="tools", planning="none") as env:
         state = driven(
             env,
             called("inspect_variable", name="numbers"),
@@ -508,6 +513,8 @@ def test_a_look_runs_no_cell_keeps_nothing_and_is_told(kernel: Kernel, folder: P
             called("read_file", path="/etc/passwd"),
             called("inspect_variable", name="nothing"),
         )
+    assert episode_of(state).stop is None  # looks at different things are no cycle
+    assert (state.hidden.now.exhausted, state.hidden.escalated) == ("", False)
     turns = episode_of(state).turns
     assert [turn.kind for turn in turns] == ["inspection"] * 4
     assert [turn.verdict for turn in turns] == ["solved", "solved", "failed", "failed"]

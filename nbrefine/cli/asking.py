@@ -24,11 +24,13 @@ def by_terminal() -> Approve:
         goal = f": {visible(proposal.goal)}" if proposal.goal else ""
         typer.echo(f"\nStep {proposal.step}, attempt {proposal.attempt}{goal}\n", err=True)
         typer.echo(visible(proposal.code.rstrip()) + "\n", err=True)
-        while (said := answers.to("Run it? [Y]es, [e]dit, [n]o, [s]top: ")) is not None:
+        edits = proposal.what == "cell"
+        choice = "Run it? [Y]es, [e]dit, [n]o, [s]top: " if edits else "[Y]es, [n]o, [s]top: "
+        while (said := answers.to(choice)) is not None:
             match said.lower()[:1]:
                 case "y" | "":
                     return Decision("approve")
-                case "e":
+                case "e" if edits:
                     edited = _edited(proposal.code)
                     if edited is not None:
                         return Decision("edit", code=edited)

@@ -15,7 +15,7 @@ Verb = Literal["approve", "edit", "reject", "stop"]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A cell that a model wants to run."""
+    """Code that a model wants to run."""
 
     code: str
     step: int
@@ -26,6 +26,9 @@ class Proposal:
     """All that the model wrote with it."""
     attempt: int
     """1-based within its step."""
+    what: Literal["cell", "checks"] = "cell"
+    """`checks`: those of a plan of the model's, which run after the cells of its steps; they are
+    asked for once, before the plan is taken, and cannot be edited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,16 @@ class Decision:
 
 
 Approve = Callable[[Proposal], "Decision | bool"]
-"""Asked in a worker thread before a cell runs; True approves it, False rejects it."""
+"""Asked in a worker thread before a cell runs, and before a plan with checks is taken; True
+approves it, False rejects it."""
 
 
 async def decided(approve: Approve | None, proposal: Proposal) -> Decision:
-    """Ask what is to become of a cell; without anybody to ask, it is approved.
+    """Ask what is to become of a proposal; without anybody to ask, it is approved.
 
     Raises
     ------
-    UsageError: the answer is no decision.
+    UsageError: the answer is no decision, or edits the checks of a plan.
     """
     if approve is None:
         return Decision("approve")
@@ -70,4 +74,6 @@ async def decided(approve: Approve | None, proposal: Proposal) -> Decision:
         raise UsageError(
             f"approve gave {answer!r}", hint="Let it give a Decision, or True or False"
         )
+    if answer.action == "edit" and proposal.what == "checks":
+        raise UsageError("The checks of a plan cannot be edited", hint="Approve or reject them")
     return Decision(answer.action, clean_text(answer.code), clean_text(answer.reason))

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from nbrefine.briefing import shortened, turn_feedback
 from nbrefine.env.answering import Answering, Judged, given_by, normal
-from nbrefine.env.approval import Approve, Proposal, decided
+from nbrefine.env.approval import Approve, Decision, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
 from nbrefine.env.cells import NOTHING_RAN, hint_for, ran, stale_in, undone_by, without_rebuilt
 from nbrefine.env.course import Wants, not_held, pending, unmet
@@ -122,7 +122,7 @@ class Turning:
         )
         move = _bounded(move)
         if isinstance(move, MakePlan):
-            return self._planned(here, move, now, wants)
+            return await self._planned(here, move, action, now, wants)
         if isinstance(move, Inspect | ReadFile):
             return await self._inspected(here, move, wants)
         if isinstance(move, Finish):
@@ -153,12 +153,18 @@ class Turning:
         )
         return Turned(turn, done.point, _variables(done, self._episode))
 
-    def _planned(self, here: Turned, move: MakePlan, now: Progress, wants: Wants) -> Turned:
+    async def _planned(
+        self, here: Turned, move: MakePlan, action: Action, now: Progress, wants: Wants
+    ) -> Turned:
         told = "" if wants == "plan" or self._may_plan else _no_plan(now)
         told = told or self._unfit(move.subtasks)
         if told and wants != "plan":  # it uses up the step's attempts, as all that is of no use
             extraction = Extraction("no-code", reason="The reply holds a plan.")
             return self._nothing(here, Nothing(extraction, told, move.note))
+        if not told:
+            here, decision = await self._let(here, move, action)
+            if decision.action in ("reject", "stop"):
+                return self._refused(here, move, decision.reason, decision.action == "stop")
         turn = replace(here.turn, kind="plan", verdict="failed" if told else "solved")
         turn = self._fed_back(turn, told, move)
         if told:
@@ -172,6 +178,28 @@ class Turning:
             reason=now.exhausted if plans else "",
         )
         return replace(here, turn=turn, plan=plan)
+
+    async def _let(self, here: Turned, move: MakePlan, action: Action) -> tuple[Turned, Decision]:
+        """Ask whether the checks of a plan, which are the model's code, may run."""
+        checks = [each for subtask in move.subtasks for each in subtask.postconditions]
+        if not checks:
+            return here, Decision("approve")
+        code = "\n".join(each.source for each in checks)
+        step, attempt = here.turn.step, here.turn.attempt
+        goal = "Checks that are to run after the cells of a plan"
+        proposal = Proposal(code, step, goal, action.text or "", attempt, "checks")
+        asked = time.monotonic()
+        decision = await decided(self._approve, proposal)
+        return replace(here, waited=time.monotonic() - asked), decision
+
+    def _refused(self, here: Turned, move: MakePlan, reason: str, stops: bool) -> Turned:
+        why = f": {reason}" if reason else "."
+        turn = replace(here.turn, kind="plan", verdict="infra-error" if stops else "failed")
+        turn = self._fed_back(turn, f"A person did not let the checks of this plan run{why}", move)
+        told = f"a person stopped it at the checks of a plan{why}".removesuffix(".")
+        return replace(
+            here, turn=turn, missed=not stops, stop=Stop("stopped", told) if stops else None
+        )
 
     def _unfit(self, subtasks: tuple[Subtask, ...]) -> str:
         """Say what keeps the checks of a plan from being run here; "" for nothing."""

@@ -104,6 +104,47 @@ def test_the_time_that_a_person_takes_is_not_the_step_s(kernel: Kernel) -> None:
     assert newest(state).seconds <= took - 2.5 + 0.1
 
 
+PLAN = Action.from_text("""```plan
+- goal: Bind x
+  check: open('seen.txt', 'w').write('x') == 1
+```""")
+
+
+def planning(kernel: Kernel, answer: object, *actions: Action) -> tuple[State, list[Proposal]]:
+    asked: list[Proposal] = []
+
+    def approve(proposal: Proposal) -> Decision | bool:
+        asked.append(proposal)
+        return answer if proposal.what == "checks" else True  # type: ignore[return-value]
+
+    with MultiStepEnvironment(
+        Task("Make x"), kernel=kernel, planning="ask", approve=approve
+    ) as env:
+        state, _ = env.reset()
+        for action in actions:
+            state = env.step(state, action).next_state
+    return state, asked
+
+
+def test_checks_of_a_plan_of_the_model_s_run_only_where_a_person_lets_them(kernel: Kernel) -> None:
+    state, asked = planning(kernel, True, PLAN)
+    assert [(each.what, each.step, each.attempt) for each in asked] == [("checks", 1, 1)]
+    assert "open('seen.txt', 'w').write('x') == 1" in asked[0].code
+    assert episode_of(state).plan is not None
+    state, _ = planning(kernel, Decision("reject", reason="they write"), PLAN)
+    assert episode_of(state).plan is None
+    assert newest(state).feedback.endswith(
+        "A person did not let the checks of this plan run: they write"
+    )
+    assert (newest(state).kind, newest(state).verdict) == ("plan", "failed")
+    state, _ = planning(kernel, Decision("stop"), PLAN)
+    stop = episode_of(state).stop
+    assert stop is not None
+    assert (stop.reason, episode_of(state).plan) == ("stopped", None)
+    with pytest.raises(UsageError, match="cannot be edited"):
+        planning(kernel, Decision("edit", code="x"), PLAN)
+
+
 def test_code_of_the_caller_s_own_is_not_asked_for(kernel: Kernel) -> None:
     state, asked = stepped(kernel, False, Action.from_code("x = 5"))
     assert newest(state).accepted

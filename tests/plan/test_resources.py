@@ -45,9 +45,9 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _made_once() -> None:
+def _made_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Have what stays for the next run: the portal, its workers, imports."""
-    solve("Begin.", subtasks=STEPS, model=[STEP, MORE])
+    solve("Begin.", subtasks=STEPS, model=[STEP, MORE], cwd=tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture

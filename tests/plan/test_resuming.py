@@ -138,7 +138,8 @@ def test_where_nothing_is_left_to_do_the_record_is_left_as_it_is(
     nbrefine.save(graded, record)
     new = tmp_path / "new.ipynb"
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for settings in ({}, {"max_attempts": 9}):
+    unchanged: dict[str, Any] = {}
+    for settings in (unchanged, {"max_attempts": 9}):
         with pytest.raises(UsageError, match=r"Nothing is left to do: the limit of turns \(3\)"):
             resume(record, model=[WRITE], **settings)
         with pytest.raises(UsageError, match="Nothing is left to do"):
@@ -242,7 +243,7 @@ def test_an_instruction_replaces_what_the_model_had_planned_from_there_on(tmp_pa
 def test_a_step_of_the_task_that_was_given_up_is_still_to_be_done_after_an_instruction(
     tmp_path: Path,
 ) -> None:
-    steps = ["a", {"goal": "b", "check": "b == 1"}, "c"]
+    steps: list[Any] = ["a", {"goal": "b", "check": "b == 1"}, "c"]
     record = tmp_path / "e.ipynb"
     cells = [f"```python\n{code}\n```" for code in ("a = 1", "b = 2", "c = 3")]
     settings: dict[str, Any] = {"max_attempts": 1, "max_replans": 0}
@@ -306,7 +307,7 @@ def test_an_instruction_after_another_plan_leaves_all_steps_of_the_task(tmp_path
 def test_a_step_that_is_gone_back_to_runs_and_stands_behind_what_was_done_meanwhile(
     tmp_path: Path,
 ) -> None:
-    steps = [{"goal": "a", "check": "items == ['b', 'a']"}, "b"]
+    steps: list[Any] = [{"goal": "a", "check": "items == ['b', 'a']"}, "b"]
     cells = [f"```python\nitems {code}\n```" for code in ("= ['a']", "= ['b']", "+= ['a']")]
     record = tmp_path / "e.ipynb"
     settings: dict[str, Any] = {"max_attempts": 1, "max_replans": 0}

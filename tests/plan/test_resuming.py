@@ -365,7 +365,7 @@ def test_a_run_that_is_stopped_goes_on_later(tmp_path: Path) -> None:
     run = start_solving(
         "Make a list.", subtasks=STEPS, model=iter([BEGIN, slow]), record=record, cwd=tmp_path
     )
-    while run.activity.doing != "running" or run.activity.turn != 2:
+    while ((now := run.activity).doing, now.turn) != ("running", 2):
         assert not run.done()
     run.stop()
     stopped = run.result()

@@ -703,7 +703,9 @@ def test_nothing_is_left_running_or_open(tmp_path: Path, monkeypatch: pytest.Mon
     before = ({child.pid for child in me.children(recursive=True)}, me.num_fds())
     result = run_multi_evaluation(EvalConfig.from_dict({**coding, "limit": 2}))
     assert [metrics.accuracy.count for metrics in result.metrics.values()] == [2, 2]
-    assert ({child.pid for child in me.children(recursive=True)}, me.num_fds()) == before
+    # What earlier tests had begun may end meanwhile.
+    assert {child.pid for child in me.children(recursive=True)} <= before[0]
+    assert me.num_fds() <= before[1]
 
 
 def sent(folder: Path, result: EvaluationResult) -> tuple[Message, ...]:

@@ -30,7 +30,7 @@ from nbrefine import load, replay
 from nbrefine.answers import fields_of
 from nbrefine.errors import NbrefineError
 from nbrefine.models import Model, resolve
-from nbrefine.plan import solve
+from nbrefine.solving import solve
 from nbrefine.taskdata.dabench import answers_match, dabench_task, rounded
 from nbrefine.values import Episode
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from nbrefine.kernel import Kernel
     from nbrefine.loop import EpisodeRun, refine, start
     from nbrefine.notebook import load, save
-    from nbrefine.plan import solve
     from nbrefine.prompts import build_repair_prompt
     from nbrefine.rerun import replay
     from nbrefine.rewards.grader import Grader
     from nbrefine.runner import TrajectoryRunner
     from nbrefine.sampling import sample
+    from nbrefine.solving import solve
     from nbrefine.state import Action, State, StepResult
     from nbrefine.stopping import detect_cycle, track_regression
     from nbrefine.values import Episode, Sampling, Signal, SignalBundle, Task
@@ -99,7 +99,7 @@ _HOMES = {
     "sample": "sampling",
     "save": "notebook",
     "show": "views.terminal",
-    "solve": "plan",
+    "solve": "solving",
     "start": "loop",
     "track_regression": "stopping",
 }

@@ -123,7 +123,7 @@ class Trajectory:
             | {
                 "task_index": self.task_index,
                 "sample": self.sample,
-                "prompt": [asdict(message) for message in transition.prompt],
+                "prompt": [_message(message) for message in transition.prompt],
                 "action": transition.action,
                 "signals": [_signal(signal) for signal in transition.signals],
                 "terminated": transition.terminated,
@@ -137,6 +137,14 @@ class Trajectory:
 
 def _action(turn: Turn) -> str:
     return turn.reply.text if turn.reply is not None else turn.code
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """Give a message as trainers of chat models read it, with images only where it has any."""
+    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.images:
+        told["images"] = [asdict(image) for image in message.images]
+    return told
 
 
 def _signal(signal: Signal) -> dict[str, Any]:

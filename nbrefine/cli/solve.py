@@ -302,7 +302,7 @@ def _begun(
 
     Gives the handle, where the record is, and how many turns there may be.
     """
-    from nbrefine import plan
+    from nbrefine import solving
     from nbrefine.budget import Budget
     from nbrefine.values import Episode
 
@@ -313,14 +313,14 @@ def _begun(
     options = {**material, "budget": budget}
     try:
         if earlier.path is not None:
-            changed = (*plan.DEFAULTS, "model", "base_url")
+            changed = (*solving.DEFAULTS, "model", "base_url")
             options |= {name: given[name] for name in changed if name in given}
             if earlier.resume is not None:
-                run = plan.start_resuming(earlier.resume, **options)
+                run = solving.start_resuming(earlier.resume, **options)
             else:
                 assert earlier.branch is not None
                 assert earlier.step is not None
-                run = plan.branch_off(
+                run = solving.branch_off(
                     earlier.branch,
                     earlier.step,
                     record=record,
@@ -330,7 +330,7 @@ def _begun(
                 )
         else:
             options.setdefault("kernel", config.kernel)
-            run = plan.start_solving(
+            run = solving.start_solving(
                 config.to_task(),
                 data=config.data,
                 model=config.model,

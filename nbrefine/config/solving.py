@@ -24,9 +24,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from nbrefine.config.work import WorkConfig
-from nbrefine.plan.settings import DEFAULTS, Settings, complete
-from nbrefine.plan.solving import answer_form
 from nbrefine.planning import subtasks_of
+from nbrefine.solving.settings import DEFAULTS, Settings, complete
+from nbrefine.solving.starting import answer_form
 from nbrefine.values import Task
 
 

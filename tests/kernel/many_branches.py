@@ -6,6 +6,7 @@ Run as `python many_branches.py siblings|fresh|chain COUNT` by the tests of bran
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ from nbrefine.kernel import Kernel
 
 DESCRIPTORS = 256
 BATCH = 8
+WORKER = "nbrefine-worker"
 STATE = """
 import numpy as np
 table = np.arange(6_500_000.0)           # 52 MB
@@ -36,7 +38,7 @@ def facts(kernel: Kernel) -> dict[str, Any]:
         "processes": dict(Counter(name for name, _ in family.values())),
         "zombies": sum(state == "Z" for _, state in family.values()),
         "descriptors": entries("/proc/self/fd"),
-        "threads": entries("/proc/self/task") - sum(map(is_worker, threading.enumerate())),
+        "threads": threads(),
         "kernel's descriptors": entries(f"/proc/{pid}/fd"),
         "kernel's threads": entries(f"/proc/{pid}/task"),
         "keepers' descriptors": sum(
@@ -58,9 +60,15 @@ async def settled(kernel: Kernel) -> dict[str, Any]:
     return found[-1]
 
 
-def is_worker(thread: threading.Thread) -> bool:
-    """Tell the workers of asyncio's pool, which are as many as were ever wanted at a time."""
-    return thread.name.startswith("asyncio_")
+def threads() -> dict[str, int]:
+    """Count threads by name, but the portal's workers: as many as were ever wanted at a time."""
+    names = {each.native_id: each.name for each in threading.enumerate()}
+    found: Counter[str] = Counter()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has just ended
+            comm = (task / "comm").read_text().strip()
+            found[names.get(int(task.name), comm)] += 1
+    return {name: count for name, count in found.items() if not name.startswith(WORKER)}
 
 
 def descendants(root: int) -> dict[int, tuple[str, str]]:

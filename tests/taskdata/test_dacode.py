@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbrefine.errors import UsageError
-from nbrefine.plan import solve
+from nbrefine.solving import solve
 from nbrefine.taskdata import compare_csv, compare_text, dacode_score, dacode_task
 from nbrefine.values import Answer, Task
 

@@ -22,7 +22,7 @@ import pytest
 from nbrefine._portal import Run
 from nbrefine.errors import InvalidTaskError
 from nbrefine.kernel import Kernel
-from nbrefine.plan import solve
+from nbrefine.solving import solve
 from nbrefine.taskdata.dseval import Judgement, ProblemSet, Question, dseval_sets, judge
 from nbrefine.taskdata.dseval.verdicts import Check
 from tests.conftest import missing

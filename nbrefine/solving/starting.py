@@ -27,9 +27,9 @@ from nbrefine.inputs import data_files, one_of, within
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import Recorder, load, paths_of
-from nbrefine.plan.settings import Settings, complete, sampling_of, step_limits
 from nbrefine.planning import subtasks_of
 from nbrefine.postconditions import postcondition_of
+from nbrefine.solving.settings import Settings, complete, sampling_of, step_limits
 from nbrefine.stopping import StopRule
 from nbrefine.values import AnswerForm, Episode, Subtask, Task
 

@@ -14,7 +14,7 @@ from nbrefine.errors import NbrefineError, RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.loop import refine
 from nbrefine.notebook import Recorder
-from nbrefine.plan import branch_off, resume, solve, start_resuming, start_solving
+from nbrefine.solving import branch_off, resume, solve, start_resuming, start_solving
 from nbrefine.values import Episode, GradeNote, Message
 
 STEPS: list[dict[str, Any]] = [

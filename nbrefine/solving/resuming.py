@@ -22,9 +22,9 @@ from nbrefine.errors import RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.notebook import Recorder, gaps_of, load
-from nbrefine.plan.settings import Settings, complete
-from nbrefine.plan.solving import KIND, AnyModel, Work, begin, undo_of
 from nbrefine.planning import planned
+from nbrefine.solving.settings import Settings, complete
+from nbrefine.solving.starting import KIND, AnyModel, Work, begin, undo_of
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Plan, Stop, Subtask, Turn, utc_now
 

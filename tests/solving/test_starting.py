@@ -8,8 +8,8 @@ import pytest
 
 import nbrefine
 from nbrefine.errors import UsageError
-from nbrefine.plan import solve, start_solving
 from nbrefine.postconditions import frame, holds
+from nbrefine.solving import solve, start_solving
 from nbrefine.values import Subtask, Task
 
 TABLE = "species,mass\nA,10\nA,20\nB,30\n"

@@ -12,9 +12,9 @@ import pytest
 import nbrefine
 from nbrefine.errors import UsageError
 from nbrefine.models.scripted import ScriptedModel
-from nbrefine.plan import DEFAULTS, solve
-from nbrefine.plan.settings import complete, sampling_of, step_limits
 from nbrefine.planning import StepLimits
+from nbrefine.solving import DEFAULTS, solve
+from nbrefine.solving.settings import complete, sampling_of, step_limits
 from nbrefine.values import AnswerForm, Episode, Message, Reply, Sampling, Usage
 
 GOOD = "```python\nx = 1\n```"

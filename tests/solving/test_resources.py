@@ -15,7 +15,7 @@ import pytest
 
 from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.kernel import Kernel
-from nbrefine.plan import resume, solve, start_solving
+from nbrefine.solving import resume, solve, start_solving
 from nbrefine.values import Message
 
 STEP = "```python\nitems = ['a']\nopen('out.txt', 'a').write('x')\n```"

@@ -13,7 +13,7 @@ from jupyter_client.manager import KernelManager
 from nbrefine.env.approval import Decision, Proposal
 from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel
-from nbrefine.plan import solve
+from nbrefine.solving import solve
 
 ROWS = 13_000_000
 """Of two columns of eight bytes: 208 MB."""

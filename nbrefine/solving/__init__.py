@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nbrefine.plan.resuming import branch_off, resume, start_resuming
-from nbrefine.plan.settings import DEFAULTS, Settings
-from nbrefine.plan.solving import solve, start_solving
+from nbrefine.solving.resuming import branch_off, resume, start_resuming
+from nbrefine.solving.settings import DEFAULTS, Settings
+from nbrefine.solving.starting import solve, start_solving
 
 __all__ = [
     "DEFAULTS",

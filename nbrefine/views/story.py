@@ -1,0 +1,260 @@
+"""What a reader sees of an episode, scene by scene, whatever it is shown on.
+
+Terminal, player, panel and page tell the same story and differ only in how they draw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nbrefine.findings import findings
+from nbrefine.notebook import steps, wording
+from nbrefine.notebook.cells import turn_ids
+from nbrefine.notebook.markdown import one_line
+from nbrefine.outputs import Output
+from nbrefine.values import CaseResult, Episode, Message, Plan, Turn
+
+DOUBTS = 3
+"""Tests that may be wrong and are told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One turn: what was asked, what was tried, and what came of it."""
+
+    key: str
+    """Its cell's id in the episode notebook, such as "s02-a01"."""
+    turn: Turn
+    title: str
+    """Such as "Attempt 2 of 3: rejected (failed), 2/4 tests passed"."""
+    language: str
+    """What its code is written in."""
+    before: Turn | None = None
+    """The attempt of the same step whose code this one is compared with."""
+    plan: Plan | None = None
+    """The plan that it made."""
+    plan_told: str = ""
+    """The same in a sentence."""
+
+    @property
+    def code(self) -> str:
+        return self.turn.code
+
+    @property
+    def said(self) -> str:
+        """What the model wrote, where no code was found in it; its plan is told apart."""
+        return "" if self.code or self.plan is not None else steps.asked(self.turn)
+
+    @property
+    def prompt(self) -> tuple[Message, ...]:
+        """The messages as sent; () where no model was asked."""
+        return self.turn.messages
+
+    @property
+    def changes(self) -> str:
+        """The unified diff to the attempt before, or "" where there is none or all is the same."""
+        return wording.diff(self.before, self.turn) if self.before is not None else ""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the code is the same as that of the attempt before."""
+        return self.before is not None and self.before.code == self.code
+
+    @property
+    def ran(self) -> bool:
+        """Whether anything was run or judged, so that there is an outcome to tell."""
+        turn = self.turn
+        return turn.tried and not wording.withheld(turn) and not wording.unjudged(turn)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return self.turn.result.outputs if self.turn.result is not None else ()
+
+    @property
+    def trouble(self) -> str:
+        """Why it was judged as it was, in a sentence; "" where its tests say all."""
+        if self.turn.kind != "attempt":
+            return ""
+        why = wording.reason(self.turn)
+        return why if self.ran or wording.unjudged(self.turn) else f"Nothing was run: {why}"
+
+    @property
+    def missed(self) -> list[str]:
+        """The tests that did not pass, a sentence each."""
+        return [case_told(case) for case in wording.not_passed(self.turn)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out of the outputs, and whatever else a reader should know of the run."""
+        result = self.turn.result
+        if result is None:
+            return []
+        return [*(f"Note: {note}" for note in result.notes), *wording.left_out(result)]
+
+    @property
+    def effects(self) -> list[str]:
+        """What it changed in the session and in its folder, a line each."""
+        return wording.changed(self.turn)
+
+    @property
+    def where(self) -> str:
+        """Where it ran, and what the session keeps of it."""
+        return wording.where(self.turn) if self.turn.kind == "attempt" else ""
+
+    @property
+    def feedback(self) -> str:
+        """What the model was told of it; "" where it was accepted and there was no need."""
+        return "" if self.turn.accepted and self.turn.kind == "attempt" else self.turn.feedback
+
+
+def case_told(case: CaseResult) -> str:
+    """Tell a test and how it ended in one line."""
+    told = [one_line(case.expression)]
+    told.append(f"got {one_line(case.got)}" if case.got else "")
+    told.append(f"expected {one_line(case.expected)}" if case.expected else "")
+    told.append(one_line(case.message))
+    details = "; ".join(filter(None, told))
+    return f"{case.name} {wording.STATUS[case.status]}{': ' if details else ''}{details}"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One step, with the scenes in it; an episode without steps has a single act."""
+
+    step: steps.Step
+    scenes: tuple[Scene, ...]
+
+    @property
+    def title(self) -> str:
+        return self.step.title
+
+    @property
+    def goal(self) -> str:
+        """What the step is to do, where the title does not say all of it."""
+        goal = self.step.subtask.goal if self.step.subtask is not None else ""
+        return "" if goal in self.title else goal
+
+    @property
+    def needs(self) -> str:
+        """The steps it builds on, in a sentence; "" for none."""
+        needed = steps.needs(self.step.subtask) if self.step.subtask is not None else ""
+        return f"It {needed}." if needed else ""
+
+    @property
+    def checks(self) -> list[str]:
+        """When it is done, a line each."""
+        return [steps.check_told(check) for check in self.step.checks]
+
+    def matrix(self) -> tuple[list[str], list[list[str]]]:
+        """Give header and rows of the table test x attempt, in words, the last attempts only."""
+        turns = self.step.turns
+        return wording.matrix(turns if self.step.subtask is None else steps.by_expression(turns))
+
+    def regressions(self) -> list[str]:
+        """Name the tests that passed in one attempt and not in the next, one sentence each."""
+        return wording.regressions(self.step.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All that is told of an episode."""
+
+    episode: Episode
+    acts: tuple[Act, ...]
+
+    @property
+    def title(self) -> str:
+        return wording.title(self.episode)
+
+    @property
+    def verdict(self) -> str:
+        """How it ended, in one sentence."""
+        return wording.verdict(self.episode)
+
+    @property
+    def task(self) -> str:
+        """What is asked, where the title does not say all of it."""
+        prompt = self.episode.task.prompt
+        return "" if prompt.strip() == self.title else prompt
+
+    @property
+    def scenes(self) -> tuple[Scene, ...]:
+        return tuple(scene for act in self.acts for scene in act.scenes)
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether the acts are steps that a reader wants to tell apart."""
+        return len(self.acts) > 1 or any(act.step.subtask is not None for act in self.acts)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Give what a reader asks for first, as label and value."""
+        return [*steps.facts(self.episode), *wording.facts(self.episode)]
+
+    def plans(self) -> list[str]:
+        """Tell which plans were followed, one sentence each."""
+        return steps.plans_told(self.episode)
+
+    def outcome(self) -> list[tuple[str, str]]:
+        """Give what became of each step, the answer, and the files, as label and text."""
+        episode = self.episode
+        planned = [act.step for act in self.acts] if episode.plans else []
+        rows = [(step.title, step.told) for step in planned]
+        if episode.answer is not None:
+            rows += steps.answered(episode.answer)
+        rows += [
+            (path, f"{size} bytes, sha256 {sha256[:12]}")
+            for path, size, sha256 in steps.files_of(episode)
+        ]
+        return rows
+
+    def doubts(self) -> list[str]:
+        """Tell of tests that may be wrong, the likely ones first."""
+        parts = (
+            [replace(self.episode, turns=act.step.turns) for act in self.acts]
+            if self.episode.plans  # the checks of two steps have nothing in common
+            else [self.episode]
+        )
+        every = {each.detail: each for part in parts for each in findings(part)}
+        found = sorted(every.values(), key=lambda finding: not finding.likely)
+        told = [
+            f"Possible trouble with the tests: {one_line(each.detail, 400)}."
+            for each in found[:DOUBTS]
+        ]
+        more = len(found) - DOUBTS
+        return [*told, f"The same holds for {more} more tests."] if more > 0 else told
+
+
+def story(episode: Episode) -> Story:
+    """Tell an episode, in the order in which things happened."""
+    keys = dict(zip((turn.number for turn in episode.turns), turn_ids(episode), strict=True))
+    found = steps.steps_of(episode)
+    several = sum(bool(step.turns) for step in found) > 1
+    acts = tuple(Act(step, tuple(_scenes(episode, step, keys, several))) for step in found)
+    return Story(episode, acts)
+
+
+def _scenes(
+    episode: Episode, step: steps.Step, keys: dict[int, str], several: bool
+) -> Iterator[Scene]:
+    previous: Turn | None = None
+    for turn in step.turns:
+        plan = steps.made_at(episode, turn)
+        yield Scene(
+            keys[turn.number],
+            turn,
+            _title(episode, step, turn, several),
+            wording.language(episode, turn),
+            previous if turn.code else None,
+            plan,
+            steps.plans_told(episode)[episode.plans.index(plan)] if plan is not None else "",
+        )
+        previous = turn if turn.code else previous
+
+
+def _title(episode: Episode, step: steps.Step, turn: Turn, several: bool) -> str:
+    if turn.kind != "attempt":
+        return f"Turn {turn.number}: the model {steps.headline(turn)}"
+    place = f"{f'step {step.number}, ' if several else ''}attempt {turn.attempt}"
+    tests = f", {steps.checks_told(episode, turn)}" if turn.tests else ""
+    return f"{place.capitalize()} of {len(step.turns)}: {wording.fate(turn)}{tests}"

@@ -13,7 +13,7 @@ from nbrefine.notebook import steps, wording
 from nbrefine.notebook.cells import turn_ids
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import Output
-from nbrefine.values import CaseResult, Episode, Message, Plan, Turn
+from nbrefine.values import CaseResult, Episode, Message, Plan, Turn, Usage
 
 DOUBTS = 3
 """Tests that may be wrong and are told of."""
@@ -26,8 +26,12 @@ class Scene:
     key: str
     """Its cell's id in the episode notebook, such as "s02-a01"."""
     turn: Turn
-    title: str
-    """Such as "Attempt 2 of 3: rejected (failed), 2/4 tests passed"."""
+    place: str
+    """Such as "Step 1, attempt 2"."""
+    of: str
+    """How many there were in the end, such as " of 3"; "" where nobody counts."""
+    fate: str
+    """What became of it, such as "rejected (failed), 2/4 tests passed"."""
     language: str
     """What its code is written in."""
     before: Turn | None = None
@@ -36,6 +40,11 @@ class Scene:
     """The plan that it made."""
     plan_told: str = ""
     """The same in a sentence."""
+
+    @property
+    def title(self) -> str:
+        """Such as "Attempt 2 of 3: rejected (failed), 2/4 tests passed"."""
+        return f"{self.place}{self.of}: {self.fate}"
 
     @property
     def code(self) -> str:
@@ -101,6 +110,14 @@ class Scene:
     def where(self) -> str:
         """Where it ran, and what the session keeps of it."""
         return wording.where(self.turn) if self.turn.kind == "attempt" else ""
+
+    @property
+    def cost(self) -> str:
+        """What it took, in a few words; "" where nothing was measured."""
+        usage = self.turn.reply.usage if self.turn.reply is not None else Usage()
+        tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+        seconds = f"{self.turn.seconds:.1f} s" if self.turn.seconds else ""
+        return ", ".join(filter(None, (seconds, tokens if usage.total_tokens else "")))
 
     @property
     def feedback(self) -> str:
@@ -243,7 +260,7 @@ def _scenes(
         yield Scene(
             keys[turn.number],
             turn,
-            _title(episode, step, turn, several),
+            *_title(episode, step, turn, several),
             wording.language(episode, turn),
             previous if turn.code else None,
             plan,
@@ -252,9 +269,9 @@ def _scenes(
         previous = turn if turn.code else previous
 
 
-def _title(episode: Episode, step: steps.Step, turn: Turn, several: bool) -> str:
+def _title(episode: Episode, step: steps.Step, turn: Turn, several: bool) -> tuple[str, str, str]:
     if turn.kind != "attempt":
-        return f"Turn {turn.number}: the model {steps.headline(turn)}"
+        return f"Turn {turn.number}", "", f"the model {steps.headline(turn)}"
     place = f"{f'step {step.number}, ' if several else ''}attempt {turn.attempt}"
     tests = f", {steps.checks_told(episode, turn)}" if turn.tests else ""
-    return f"{place.capitalize()} of {len(step.turns)}: {wording.fate(turn)}{tests}"
+    return place.capitalize(), f" of {len(step.turns)}", f"{wording.fate(turn)}{tests}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from nbrefine.errors import KernelError, KernelStartError
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.inside.branching import wire
 
 
 @pytest.fixture
@@ -183,3 +185,23 @@ def test_a_checkpoint_that_was_killed_has_ended(kernel: Kernel) -> None:
         with pytest.raises(KernelStartError, match="The process to fork from has ended"):
             kept.branch().result(20)
         assert value(kernel, "kept") == "1"
+
+
+def test_a_session_outlives_its_checkpoint_that_speaks_as_it_is_told_to_leave(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = kernel.checkpoint().result()
+    kernel.adopt(kept.branch().result()).result()
+    nursery = kept.copy._nursery
+    with monkeypatch.context() as patched:
+        patched.setattr(nursery, "_take", lambda: None)  # what it says next comes too late
+        wire.send(nursery._connection, {"op": "ping"})
+        assert select.select([nursery._connection], [], [], 20)[0]
+        os.kill(kept.copy.pid, signal.SIGSTOP)
+        kept.close()
+        os.kill(kept.copy.pid, signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{kept.copy.pid}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert value(kernel, "kept") == "1"

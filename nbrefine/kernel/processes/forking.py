@@ -179,11 +179,11 @@ class Nursery:
     def close(self) -> None:
         """Close the connection, at which the nursery ends; a second call does nothing."""
         with self._lock:
-            if not self.closed:
-                self._take()
-            self._end()
             with contextlib.suppress(OSError):  # copies of the descriptor must not keep it open
                 self._connection.shutdown(socket.SHUT_RDWR)
+            if not self.closed:
+                self._take()  # all that was said, as no more can come
+            self._end()
             self._connection.close()
             nurseries.discard(self)
 

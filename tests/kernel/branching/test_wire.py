@@ -66,6 +66,24 @@ def test_the_end_of_a_connection_is_no_message(pair: Pair) -> None:
         wire.send(there, {"too": "late"})
 
 
+def test_what_was_sent_before_the_end_is_read_also_where_the_sender_has_left_something_unread(
+    pair: Pair,
+) -> None:
+    here, there = pair
+    wire.send(there, {"exit": "unread"})
+    wire.send(here, {"op": "leave"})
+    here.close()
+    assert wire.receive(there) == ({"op": "leave"}, [])
+    assert wire.receive(there) == (None, [])
+
+
+def test_an_end_with_something_unread_is_the_end(pair: Pair) -> None:
+    here, there = pair
+    wire.send(there, {"exit": "unread"})
+    here.close()
+    assert wire.receive(there) == (None, [])
+
+
 def test_descriptors_beyond_the_room_are_closed(pair: Pair) -> None:
     here, there = pair
     before = set(Path("/proc/self/fd").iterdir())

@@ -75,7 +75,10 @@ def receive(sock: socket.socket, room: int = 8) -> tuple[dict[str, Any] | None, 
     try:
         data, ancillary, flags, _ = sock.recvmsg(2 * _PACKET, space, socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
-        return None, []
+        # The other end was closed before it had read all of ours. That is told once, and ahead of
+        # what it has sent before: a nursery that took it for the end would end its children,
+        # where "leave" lies waiting to be read.
+        data, ancillary, flags, _ = sock.recvmsg(2 * _PACKET, space, socket.MSG_CMSG_CLOEXEC)
     fds: list[int] = []
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

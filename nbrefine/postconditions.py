@@ -33,7 +33,10 @@ __all__ = [
 
 
 def file_written(path: str, *, at_least: int = 1) -> Postcondition:
-    """Ask for a file in the working folder.
+    """Ask for a file in the working folder that a cell of this episode has written.
+
+    One that was there before is not enough; under Run All, the source asks for no more than that
+    it is there.
 
     Parameters
     ----------
@@ -56,7 +59,19 @@ def file_written(path: str, *, at_least: int = 1) -> Postcondition:
     told = f"{name} is written{more if at_least else ''}"
     # Opening fails with a telling error both for what is not there and for a folder.
     size, short = f'open({_text(name)}, "rb").seek(0, 2)', _text(f"{name} is too short")
-    return Postcondition(f"assert {size} >= {at_least}, {short}", told)
+    return Postcondition(f"assert {size} >= {at_least}, {short}", told, writes=name)
+
+
+def unlike(path: str, stamp: int, message: str) -> str:
+    """Give a line of tests that asks whether a file is another one than it was.
+
+    Parameters
+    ----------
+    stamp: when it was put there, as `st_ctime_ns` gives it, which no program can set as it likes.
+    message: what is told where it is the same.
+    """
+    now = f'__import__("os").stat({_text(path)}).st_ctime_ns'
+    return f"assert {now} != {stamp}, {_text(message)}\n"
 
 
 def frame(name: str, *, rows: int = 1, columns: Sequence[str] = ()) -> Postcondition:

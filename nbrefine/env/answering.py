@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from nbrefine.answers import fields_of, problem, spoken
+from nbrefine.env import written
 from nbrefine.env.attempt import tested
 from nbrefine.env.looking import Folder
 from nbrefine.env.points import Point
@@ -97,6 +98,9 @@ class Answering:
         if told := problem(found.text, form):
             return Judged(None, told)
         report = await self.checked(episode.task, form, point)
+        if report is not None and any(turn.files is not None for turn in episode.accepted):
+            there = await written.lying_there(self._folder, form.postconditions, episode)
+            report = written.with_unwritten(report, there)
         if report is not None and not report.solved:
             return Judged(None, "It does not pass all checks.", report)
         return Judged(found, tests=report)

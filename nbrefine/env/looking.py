@@ -13,6 +13,7 @@ import os
 import stat
 import struct
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
@@ -132,6 +133,20 @@ class Folder:
         since: seconds since the epoch.
         """
         return await asyncio.to_thread(self._touched, paths, since)
+
+    async def stamps(self, paths: Collection[str]) -> dict[str, int]:
+        """Give when those of some files that are there were put there, in nanoseconds."""
+        return await asyncio.to_thread(self._stamps, paths)
+
+    def _stamps(self, paths: Collection[str]) -> dict[str, int]:
+        if self._path is None:
+            return {}
+        found = {}
+        for path in paths:
+            with suppress(OSError, ValueError):
+                if self._holds(_real(self._path / path)):
+                    found[path] = (self._path / path).stat().st_ctime_ns
+        return found
 
     def _touched(self, paths: Collection[str], since: float) -> tuple[Artifact, ...]:
         if self._path is None:

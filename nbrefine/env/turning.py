@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import takewhile
 
 from nbrefine.briefing import shortened, turn_feedback
+from nbrefine.env import written
 from nbrefine.env.answering import Answering, Judged, given_by, normal
 from nbrefine.env.approval import Approve, Decision, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
@@ -309,15 +310,17 @@ class Turning:
 
     async def _attempt(self, code: str, subtasks: tuple[Subtask, ...], point: Point) -> Attempt:
         checks = [each for subtask in subtasks for each in subtask.postconditions]
-        return await attempt(
+        there = await written.lying_there(self._folder, checks, self._episode)
+        done = await attempt(
             self._session,
             point,
             code,
-            Task(self._episode.task.prompt, tests=tests_of(checks) if checks else ""),
+            Task(self._episode.task.prompt, tests=tests_of(checks) + written.asking(there)),
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
         )
+        return replace(done, tests=written.judged(done.tests, there))
 
     async def _ran(self, turn: Turn, done: Attempt) -> Turn:
         stale = stale_in(turn, done, self._episode.turns)
@@ -328,12 +331,15 @@ class Turning:
         return replace(turn, artifacts=(*artifacts, *await self._asked_for(turn, artifacts)))
 
     async def _asked_for(self, turn: Turn, listed: Sequence[Artifact]) -> tuple[Artifact, ...]:
-        """Give the files of the answer that a cell wrote among so many that not all are listed."""
-        form = self._episode.task.answer
-        if turn.files is None or not turn.files.omitted or form is None or not turn.started:
+        """Give the files asked for that a cell wrote, and that are not among those listed."""
+        if turn.files is None or not turn.started:
             return ()
+        if not turn.files.omitted and not turn.files.problems:
+            return ()
+        form = self._episode.task.answer
+        asked = (*normal(form.files if form is not None else ()), *written.asked_of(self._episode))
         known = {each.path for each in listed}
-        paths = [path for path in normal(form.files) if path not in known]
+        paths = [path for path in dict.fromkeys(asked) if path not in known]
         return await self._folder.touched(paths, datetime.fromisoformat(turn.started).timestamp())
 
     def _rejected_by_checks(self, turn: Turn, done: Attempt, move: RunCell) -> Turn:

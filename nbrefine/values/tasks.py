@@ -20,6 +20,9 @@ class Postcondition:
     told: str = ""
     """The same in words, for prompts and readers; "" where the code speaks for itself."""
     origin: Origin = "task"
+    writes: str = ""
+    """Path, relative to the working folder, of a file that a cell of this episode must have
+    written, which the source cannot ask for; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)

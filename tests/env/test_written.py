@@ -1,0 +1,155 @@
+"""A file that a check asks for was written by a cell of this episode, and not before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbrefine.env import MultiStepEnvironment
+from nbrefine.env.session import IsolationPolicy
+from nbrefine.env.written import asking, judged
+from nbrefine.kernel import Kernel
+from nbrefine.notebook import load, save
+from nbrefine.postconditions import cell_of, file_written, holds
+from nbrefine.state import Action, State
+from nbrefine.values import AnswerForm, CaseResult, Episode, Reply, Subtask, Task, TestReport, Turn
+
+STALE = "totals.csv was there before and has not been written"
+WRITES = "open('totals.csv', 'w').write('old')"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def session(folder: Path) -> Iterator[Kernel]:
+    with Kernel.start(cwd=folder) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def kernel(session: Kernel, folder: Path) -> Kernel:
+    assert session.run("%reset -sf").result().ok
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "totals.csv").write_text("old")
+    return session
+
+
+def cell(code: str) -> Action:
+    return Action.from_text(f"```python\n{code}\n```")
+
+
+def newest(state: State) -> Turn:
+    episode: Episode = state.hidden.episode
+    return episode.turns[-1]
+
+
+TASK = Task("Write", subtasks=(Subtask("Write", postconditions=(file_written("totals.csv"),)),))
+
+
+@pytest.mark.parametrize("isolation", ["fork", "none"])
+def test_a_file_that_lay_there_is_not_written_until_a_cell_writes_it(
+    kernel: Kernel, isolation: IsolationPolicy
+) -> None:
+    with MultiStepEnvironment(TASK, kernel=kernel, isolation=isolation) as env:
+        state, _ = env.reset(seed=0)
+        state = env.step(state, cell("print('done')")).next_state
+        turn = newest(state)
+        assert not turn.accepted
+        assert turn.tests is not None
+        assert [(case.status, case.message) for case in turn.tests.cases] == [
+            ("passed", ""),
+            ("failed", STALE),
+        ]
+        assert STALE in turn.feedback
+        assert "st_ctime" not in turn.feedback
+        state = env.step(state, cell(WRITES)).next_state  # the same content again
+    turn = newest(state)
+    assert turn.accepted
+    assert turn.tests is not None
+    assert [case.status for case in turn.tests.cases] == ["passed"]
+    assert state.hidden.episode.solved
+
+
+def test_what_an_earlier_cell_wrote_is_written_also_for_later_steps_and_after_a_resume(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    check = file_written("totals.csv")
+    task = Task(
+        "Write",
+        subtasks=(
+            Subtask("Write", postconditions=(check,)),
+            Subtask("Look", postconditions=(check, holds("x > 0"))),
+        ),
+    )
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        state, _ = env.reset(seed=0)
+        state = env.step(state, cell(WRITES)).next_state
+        assert newest(state).accepted
+        record = tmp_path / "record.ipynb"
+        save(state.hidden.episode, record)
+    earlier = load(record)
+    assert earlier == state.hidden.episode
+    assert earlier.task.subtasks[0].postconditions[0].writes == "totals.csv"
+    with MultiStepEnvironment(task, cwd=kernel.core.lineage.folder) as env:
+        state, _ = env.reset(options={"episode": earlier})
+        state = env.step(state, cell("x = 1")).next_state
+    assert newest(state).accepted
+    assert state.hidden.episode.solved
+
+
+def test_the_checks_of_an_answer_ask_for_it_too(kernel: Kernel) -> None:
+    form = AnswerForm(postconditions=(file_written("totals.csv"),))
+    with MultiStepEnvironment(Task("Write", answer=form), kernel=kernel) as env:
+        state, _ = env.reset(seed=0)
+        state = env.step(state, cell("print('ANSWER: 3')")).next_state
+        assert state.hidden.episode.answer is None
+        assert STALE in newest(state).feedback
+        state = env.step(state, cell(WRITES)).next_state
+        state = env.step(state, Action.from_reply(Reply("ANSWER: 3"))).next_state
+    assert state.hidden.episode.solved
+
+
+def test_a_file_outside_of_the_folder_is_not_watched(kernel: Kernel, tmp_path: Path) -> None:
+    folder = kernel.core.lineage.folder
+    assert folder is not None
+    (folder / "totals.csv").unlink()
+    (tmp_path / "far.csv").write_text("old")
+    (folder / "totals.csv").symlink_to(tmp_path / "far.csv")
+    with MultiStepEnvironment(TASK, kernel=kernel) as env:
+        state, _ = env.reset(seed=0)
+        state = env.step(state, cell(WRITES)).next_state
+    assert newest(state).accepted
+
+
+def test_under_run_all_the_file_need_only_be_there(kernel: Kernel) -> None:
+    assert kernel.run(cell_of([file_written("totals.csv")])).result().ok
+
+
+def test_what_could_not_be_asked_is_told_only_where_nothing_else_is_amiss() -> None:
+    stamps = {"a.csv": 1}
+    good, lost = CaseResult("test_1", "passed"), CaseResult("test_2", "error", "os.stat")
+    bad = CaseResult("test_1", "failed")
+    assert judged(TestReport((good, lost)), stamps) == TestReport((good, lost))
+    assert judged(TestReport((bad, lost)), stamps) == TestReport((bad,))
+    assert judged(TestReport((good, good)), stamps) == TestReport((good,))
+    assert judged(None, stamps) is None
+
+
+def test_what_is_asked_holds_for_another_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / 'a "b".csv'
+    file.write_text("old")
+    source = asking({file.name: file.stat().st_ctime_ns})
+    with pytest.raises(AssertionError, match="was there before and has not been written"):
+        exec(source, {})
+    os.utime(file, ns=(0, 0))
+    exec(source, {})

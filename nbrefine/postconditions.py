@@ -74,34 +74,47 @@ def unlike(path: str, stamp: int, message: str) -> str:
     return f"assert {now} != {stamp}, {_text(message)}\n"
 
 
-def frame(name: str, *, rows: int = 1, columns: Sequence[str] = ()) -> Postcondition:
+def frame(
+    name: str,
+    *,
+    rows: int | None = None,
+    min_rows: int | None = None,
+    columns: Sequence[str] = (),
+) -> Postcondition:
     """Ask for a data frame of pandas, polars or their kin.
 
     Parameters
     ----------
     name: the variable, or an expression that gives the frame.
-    rows: how many it has at least.
+    rows: how many it has.
+    min_rows: how many it has at least; 1 where neither is given.
     columns: names of columns it must have; others may be there too.
 
     Raises
     ------
-    UsageError: `name` is no expression, `rows` is negative, or a column's name is no text.
+    UsageError: `name` is no expression, a number of rows is negative, both are given, or a
+        column's name is no text.
     """
     value = _expression(name, "frame")
-    _count("rows", rows)
+    if rows is not None and min_rows is not None:
+        raise UsageError("A frame has rows and min_rows", hint="Keep one: rows is the exact number")
+    least = rows is None
+    count = rows if rows is not None else 1 if min_rows is None else min_rows
+    _count("min_rows" if least else "rows", count)
     if isinstance(columns, str) or not all(_is_name(column) for column in columns):
         raise UsageError(
             f"The columns of a frame are a list of names, not {_cited(columns)}",
             hint='Write them as ["age", "fare"]',
         )
-    lines = [f"assert len({value}) >= {rows}"]
-    lines += [f"assert {_text(column)} in {value}.columns" for column in columns]
-    if not columns:
-        lines.append(f"assert len({value}.columns) >= 1")
-    told = f"{name.strip()} is a data frame with at least {rows:,} row{'' if rows == 1 else 's'}"
+    # One condition is one assert, so that it counts as one test; the part that fails is told.
+    parts = [f"{_text(column)} in {value}.columns" for column in columns]
+    parts = parts or [f"len({value}.columns) >= 1"]
+    parts.append(f"len({value}) {'>=' if least else '=='} {count}")
+    number = f"{'at least ' if least else ''}{count:,} row{'' if count == 1 else 's'}"
+    told = f"{name.strip()} is a data frame with {number}"
     if columns:
         told += f" and the column{'' if len(columns) == 1 else 's'} {', '.join(columns)}"
-    return Postcondition("\n".join(lines), told)
+    return Postcondition(f"assert {' and '.join(parts)}", told)
 
 
 def in_range(
@@ -217,8 +230,8 @@ def postcondition_of(data: Any, *, origin: Origin) -> Postcondition:
     Parameters
     ----------
     data: a text as `holds` takes it, or a mapping of one of these kinds, each with `told` besides
-        if wanted: `file` (`at_least`), `frame` (`rows`, `columns`), `value` (`low`, `high`),
-        `assert`.
+        if wanted: `file` (`at_least`), `frame` (`rows` or `min_rows`, `columns`), `value` (`low`,
+        `high`), `assert`.
     origin: who asks for it.
 
     Raises
@@ -254,7 +267,7 @@ def postcondition_of(data: Any, *, origin: Origin) -> Postcondition:
     return replace(made, told=told or made.told, origin=origin)
 
 
-def _frame(name: str, *, columns: Any = (), rows: Any = 1) -> Postcondition:
+def _frame(name: str, *, columns: Any = (), **rows: Any) -> Postcondition:
     """Make one of a frame, of which YAML may name a single column without a list."""
     listed = [columns] if isinstance(columns, str) else columns
     if not isinstance(listed, (list, tuple)):
@@ -262,7 +275,7 @@ def _frame(name: str, *, columns: Any = (), rows: Any = 1) -> Postcondition:
             f"The columns of a frame are a list of names, not {_cited(columns)}",
             hint='Write them as ["age", "fare"]',
         )
-    return frame(name, rows=rows, columns=listed)
+    return frame(name, columns=listed, **rows)
 
 
 def _value(expression: str, **bounds: Any) -> Postcondition:
@@ -279,7 +292,7 @@ def _read(bound: Any) -> Any:
 
 _KINDS: dict[str, tuple[tuple[str, ...], Callable[..., Postcondition]]] = {
     "file": (("at_least",), file_written),
-    "frame": (("rows", "columns"), _frame),
+    "frame": (("rows", "min_rows", "columns"), _frame),
     "value": (("low", "high"), _value),
     "assert": ((), holds),
 }

@@ -6,7 +6,7 @@ The command line's options have the same names and win over the file's::
     data: penguins.csv
     subtasks:
       - goal: Read penguins.csv into `df`.
-        check: {frame: df, rows: 300, columns: [species, body_mass_g]}
+        check: {frame: df, min_rows: 300, columns: [species, body_mass_g]}
       - goal: Write the mean of each species to means.csv.
         needs: 1
         check: {file: means.csv}

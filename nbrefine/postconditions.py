@@ -29,6 +29,7 @@ __all__ = [
     "in_range",
     "postcondition_of",
     "tests_of",
+    "told_of",
 ]
 
 
@@ -315,6 +316,32 @@ def tests_of(postconditions: Sequence[Postcondition]) -> str:
     It needs the standard library and what the session has, and no nbrefine.
     """
     return _joined([each.source for each in postconditions], postconditions)
+
+
+def told_of(postcondition: Postcondition) -> tuple[str, ...]:
+    """Tell a postcondition as a prompt does: in its words, or else as bare expressions.
+
+    A model that is shown an `assert` copies it into its cell.  What is more than that stays code.
+    """
+    if postcondition.told:
+        return (postcondition.told,)
+    source = postcondition.source
+    tree = parse(source, magics=False)
+    nodes = tree.body if tree is not None else []
+    asserts = [node for node in nodes if isinstance(node, ast.Assert)]
+    if not asserts or len(asserts) < len(nodes):
+        return (source,)
+    return tuple(f"{_on_a_line(source, node.test)}{_reason(node.msg)}" for node in asserts)
+
+
+def _on_a_line(source: str, node: ast.expr) -> str:
+    written = ast.get_source_segment(source, node) or ""
+    return written if written and "\n" not in written else ast.unparse(node)
+
+
+def _reason(message: ast.expr | None) -> str:
+    value = message.value if isinstance(message, ast.Constant) else None
+    return f"  # {value}" if isinstance(value, str) and value.isprintable() else ""
 
 
 def cell_of(postconditions: Sequence[Postcondition]) -> str:

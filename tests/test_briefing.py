@@ -105,7 +105,7 @@ def test_the_plan_says_how_each_step_stands_and_which_is_next() -> None:
 
 def test_a_check_without_words_is_told_as_its_code() -> None:
     turns = [turn(n, n, code="x", accepted=True) for n in (1, 2)]
-    assert "- assert (open('mean.txt').read())" in told(*turns, plans=(PLAN,))
+    assert "- open('mean.txt').read()" in told(*turns, plans=(PLAN,))
 
 
 def test_steps_that_were_given_up_or_cannot_be_done_are_told_as_such() -> None:

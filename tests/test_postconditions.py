@@ -20,6 +20,7 @@ from nbrefine.postconditions import (
     holds,
     in_range,
     postcondition_of,
+    told_of,
 )
 from nbrefine.postconditions import tests_of as source_of  # pytest would take it for a test
 from nbrefine.rewards.tests import as_cell, run_tests
@@ -390,3 +391,22 @@ def test_a_cell_of_checks_runs_in_a_notebook(kernel: Kernel) -> None:
 def test_checks_that_wait_stay_as_they_are(source: str) -> None:
     made = holds(source)
     assert cell_of([made]) == source_of([made])
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        (holds("df['a'].max() > 0"), ("df['a'].max() > 0",)),
+        (holds('"a" in df'), ('"a" in df',)),
+        (holds("assert a == 1\nassert (b >\n  2), 'too few'"), ("a == 1", "b > 2  # too few")),
+        (holds("assert a, f'{a} is left'"), ("a",)),
+        (holds("assert a", told="a is there"), ("a is there",)),
+        (holds("for x in xs:\n    assert x"), ("for x in xs:\n    assert x",)),
+        (in_range("x", low=0), ("x is at least 0",)),
+        (Postcondition("x ="), ("x =",)),
+    ],
+)
+def test_a_check_is_told_in_its_words_or_without_the_word_assert(
+    check: Postcondition, told: tuple[str, ...]
+) -> None:
+    assert told_of(check) == told

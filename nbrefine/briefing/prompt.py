@@ -13,6 +13,7 @@ from typing import Literal
 from nbrefine.answers import described
 from nbrefine.briefing.past import earlier, newest, shortened
 from nbrefine.planning import Progress
+from nbrefine.postconditions import told_of
 from nbrefine.prompts import SYSTEM, fence_output, in_language, told_entry, told_task
 from nbrefine.source import fenced
 from nbrefine.values import Image, Message, Plan, Postcondition, Subtask, Task, Turn
@@ -185,7 +186,7 @@ def _checks(subtask: Subtask) -> list[str]:
 
 
 def _check(condition: Postcondition) -> str:
-    return f"- {shortened(condition.told or condition.source, CHECK)}"
+    return shortened("\n".join(f"- {each}" for each in told_of(condition)), CHECK)
 
 
 def _request(

@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from nbrefine import cli, kernel, plan  # noqa: F401 - imported for the children
+from nbrefine import cli, kernel, solving  # noqa: F401 - imported for the children
 from nbrefine.postconditions import holds
 from nbrefine.values import Message, Subtask
 
@@ -125,9 +125,9 @@ def work(folder: Path, *, after: float, written: int, **when: Any) -> None:
         ).start()
     model = answering(**when)
     if Path(RECORD).exists() or Path(RECORD).with_suffix(".nbrefine.jsonl").exists():
-        plan.resume(RECORD, model=model)
+        solving.resume(RECORD, model=model)
     else:
-        plan.solve("Build it.", subtasks=SUBTASKS, model=model, record=RECORD)
+        solving.solve("Build it.", subtasks=SUBTASKS, model=model, record=RECORD)
 
 
 def _killed_after(seconds: float) -> None:

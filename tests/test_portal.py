@@ -25,6 +25,14 @@ from nbrefine.evaluation import (
 )
 from nbrefine.loop import refine, start
 from nbrefine.sampling import sample, start_sampling
+from nbrefine.solving import (
+    branch_off,
+    resume,
+    solve,
+    start_branching,
+    start_resuming,
+    start_solving,
+)
 
 
 async def value(seconds: float = 0.0) -> str:
@@ -388,6 +396,9 @@ def test_what_blocks_takes_and_says_what_the_started_form_does() -> None:
         (sample, start_sampling),
         (run_evaluation, arun_evaluation),
         (run_multi_evaluation, arun_multi_evaluation),
+        (solve, start_solving),
+        (resume, start_resuming),
+        (branch_off, start_branching),
     ],
 )
 def test_every_pair_takes_the_same(

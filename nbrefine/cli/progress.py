@@ -16,13 +16,14 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from nbrefine.notebook import steps, wording
-from nbrefine.notebook.markdown import one_line, visible
+from nbrefine.notebook import steps
+from nbrefine.notebook.line import line, words
+from nbrefine.notebook.markdown import visible
 
 if TYPE_CHECKING:
     from nbrefine._portal import Run
     from nbrefine.loop import EpisodeRun
-    from nbrefine.values import Episode, Turn
+    from nbrefine.values import Episode
 
 TICK = 0.1
 """Seconds between two looks at the run."""
@@ -77,7 +78,7 @@ def _wait(run: EpisodeRun, told: int | None = None) -> None:
         episode = run.episode
         if told is not None and episode is not None:
             for turn in episode.turns[told:]:
-                typer.echo("  ".join(word for word in _words(episode, turn) if word), err=True)
+                typer.echo(line(episode, turn), err=True)
             told = len(episode.turns)
         if ended:
             return
@@ -97,7 +98,7 @@ def _panel(run: EpisodeRun, max_turns: int, spinner: Spinner) -> RenderableType:
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         for turn in turns[-SHOWN_TURNS:]:
             style = "green" if turn.accepted else ""
-            table.add_row(*(Text(word, style=style) for word in _words(episode, turn)))
+            table.add_row(*(Text(word, style=style) for word in words(episode, turn)))
         if len(turns) > SHOWN_TURNS:
             parts.append(Text(f"({len(turns) - SHOWN_TURNS} earlier turns)", style="dim"))
         parts.append(table)
@@ -121,37 +122,6 @@ def _steps(episode: Episode) -> RenderableType:
     if len(found) > len(shown):
         return Group(Text(f"({len(found) - len(shown)} earlier steps)", style="dim"), table)
     return table
-
-
-def _words(episode: Episode, turn: Turn) -> tuple[str, str, str, str, str]:
-    """Give one finished turn as words: number, what came of it, tests, cost, and why it failed."""
-    stepped = steps.in_steps(episode)
-    checks = "checks" if episode.plans else "tests"
-    tests = f"{turn.tests.passed}/{turn.tests.total} {checks}" if turn.tests else ""
-    tokens = f"{turn.reply.usage.total_tokens} tokens, " if turn.reply else ""
-    return (
-        f"turn {turn.number}, step {turn.step}" if stepped else f"turn {turn.number}",
-        steps.brief(turn) if stepped else turn.verdict,
-        tests,
-        f"{tokens}{turn.seconds:.1f} s",
-        _reason(*(steps.by_expression([turn]) if episode.plans else [turn])),
-    )
-
-
-def _reason(turn: Turn) -> str:
-    """Say in a few words why a turn failed, or what was looked at or planned."""
-    if turn.kind != "attempt":
-        return one_line(turn.feedback.strip().partition("\n")[0])
-    if turn.accepted:
-        return ""
-    if wording.unjudged(turn) or wording.withheld(turn):
-        return wording.reason(turn)
-    if turn.result is not None and turn.result.error is not None:
-        return one_line(str(turn.result.error))
-    if turn.tests is None:
-        return turn.extraction.reason
-    failing = [case.name for case in turn.tests.cases if not case.passed]
-    return one_line(turn.tests.problem or "failing: " + ", ".join(failing))
 
 
 def _now(run: EpisodeRun, max_turns: int) -> Text:

@@ -320,7 +320,7 @@ def _begun(
             else:
                 assert earlier.branch is not None
                 assert earlier.step is not None
-                run = solving.branch_off(
+                run = solving.start_branching(
                     earlier.branch,
                     earlier.step,
                     record=record,

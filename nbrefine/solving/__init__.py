@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from nbrefine.solving.resuming import branch_off, resume, start_resuming
+from nbrefine.env.approval import Approve, Decision, Proposal
+from nbrefine.solving.options import Options
+from nbrefine.solving.resuming import branch_off, resume, start_branching, start_resuming
 from nbrefine.solving.settings import DEFAULTS, Settings
 from nbrefine.solving.starting import solve, start_solving
 
 __all__ = [
     "DEFAULTS",
+    "Approve",
+    "Decision",
+    "Options",
+    "Proposal",
     "Settings",
     "branch_off",
     "resume",
     "solve",
+    "start_branching",
     "start_resuming",
     "start_solving",
 ]

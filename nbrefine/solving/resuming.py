@@ -7,25 +7,22 @@ accepted one had left it; then the work goes on live.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import uuid4
 
 from nbrefine._portal import blocking
-from nbrefine.budget import Budget
 from nbrefine.driver import EpisodeRun
-from nbrefine.env.approval import Approve
 from nbrefine.env.course import pending
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.notebook import Recorder, gaps_of, load
 from nbrefine.planning import planned
-from nbrefine.solving.settings import Settings, complete
-from nbrefine.solving.starting import KIND, AnyModel, Work, begin, undo_of
-from nbrefine.stopping import StopRule
+from nbrefine.solving.options import AnyModel, Options, Surroundings, parted
+from nbrefine.solving.settings import complete
+from nbrefine.solving.starting import KIND, Work, begin, undo_of
 from nbrefine.values import Episode, Plan, Stop, Subtask, Turn, utc_now
 
 
@@ -33,14 +30,7 @@ def start_resuming(
     path: str | Path,
     *,
     model: AnyModel | None = None,
-    base_url: str | None = None,
-    kernel: Kernel | str | None = None,
-    lend: tuple[Kernel, Iterable[str]] | None = None,
-    approve: Approve | None = None,
-    confirm: Callable[[str], bool] | None = None,
-    rules: StopRule | None = None,
-    budget: Budget | None = None,
-    **settings: Unpack[Settings],
+    **options: Unpack[Options],
 ) -> EpisodeRun:
     """Begin to go on with a recorded episode and give the handle to the running one.
 
@@ -50,12 +40,10 @@ def start_resuming(
     ----------
     path: its notebook, which is written on.
     model: who goes on; by default the recorded one, where that has a name.
-    base_url: the server of an "openai:" model.
-    kernel: by default a fresh one of the recorded kind; a live one must hold the state that the
-        last accepted cell had left, and is needed where the episode began in one.
-    lend: the variables that the episode began with, where it did; see `start_solving`.
-    approve, confirm, rules, budget: see `start_solving`; nothing that was spent before counts.
-    settings: what is to be other than recorded, such as `max_turns`.
+    options: see `Options`; settings are what is to be other than recorded, such as `max_turns`.
+        The kernel is by default a fresh one of the recorded kind; a live one must hold the state
+        that the last accepted cell had left, and is needed where the episode began in one.
+        Variables that were lent are lent again, and nothing that was spent before counts.
 
     Raises
     ------
@@ -76,15 +64,8 @@ def start_resuming(
         episode,
         path,
         recorder,
-        settings=settings,
         model=model,
-        base_url=base_url,
-        kernel=kernel,
-        lend=lend,
-        approve=approve,
-        confirm=confirm,
-        rules=rules,
-        budget=budget,
+        options=options,
     )
 
 
@@ -97,7 +78,7 @@ def resume() -> None:
     """
 
 
-def branch_off(
+def start_branching(
     path: str | Path,
     step: int,
     *,
@@ -105,16 +86,9 @@ def branch_off(
     instruction: str = "",
     overwrite: bool = False,
     model: AnyModel | None = None,
-    base_url: str | None = None,
-    kernel: Kernel | str | None = None,
-    lend: tuple[Kernel, Iterable[str]] | None = None,
-    approve: Approve | None = None,
-    confirm: Callable[[str], bool] | None = None,
-    rules: StopRule | None = None,
-    budget: Budget | None = None,
-    **settings: Unpack[Settings],
+    **options: Unpack[Options],
 ) -> EpisodeRun:
-    """Begin a new episode that shares another one's steps before one of them.
+    """Begin a new episode that shares another one's steps before one of them, and give its handle.
 
     The recorded episode stays as it is, and so do the files in the working folder: what later
     steps had written there is there.
@@ -126,7 +100,7 @@ def branch_off(
     record: path `NAME.ipynb` of the new episode's notebook.
     instruction: what is wanted from that step on, in words; "" tries the same again.
     overwrite: whether a recorded episode at that path may be replaced.
-    model, base_url, kernel, lend, approve, confirm, rules, budget, settings: see `start_resuming`.
+    model, options: see `start_resuming`.
 
     Raises
     ------
@@ -144,18 +118,20 @@ def branch_off(
         begun,
         path,
         recorder,
-        settings=settings,
         model=model,
-        base_url=base_url,
-        kernel=kernel,
-        lend=lend,
-        approve=approve,
-        confirm=confirm,
-        rules=rules,
-        budget=budget,
+        options=options,
         note={"branched_from": {"episode": episode.id, "step": step, "instruction": instruction}},
         record=record,
     )
+
+
+@blocking(start_branching)
+def branch_off() -> None:
+    """Work on anew from a step of a recorded episode, and give the new episode.
+
+    Parameters and errors are those of `start_branching`; an error's `episode` holds the turns so
+    far.
+    """
 
 
 def _left(path: Path, stop: Stop | None) -> Episode:
@@ -243,15 +219,8 @@ def _go_on(
     path: Path,
     recorder: Recorder,
     *,
-    settings: Settings,
     model: AnyModel | None,
-    base_url: str | None,
-    kernel: Kernel | str | None,
-    lend: tuple[Kernel, Iterable[str]] | None,
-    approve: Approve | None,
-    confirm: Callable[[str], bool] | None,
-    rules: StopRule | None,
-    budget: Budget | None,
+    options: Options,
     note: dict[str, Any] | None = None,
     record: Path | None = None,
 ) -> EpisodeRun:
@@ -265,30 +234,32 @@ def _go_on(
     recorded = episode.settings
     told = {**(note or _origin(recorded))}
     try:
+        around, settings = parted(options)
         if model is None:
-            model, base_url = _model_of(episode, base_url)
+            model, base_url = _model_of(episode, around.get("base_url"))
+            around = {**around, "base_url": base_url}
             told["model"] = recorded["model"]  # of a script, what it gives is no name
-        _check_given(episode, lend, kernel)
+        _check_given(episode, around)
         taken_up = complete(settings, recorded=recorded)
     except BaseException:
         recorder.close()
         raise
+    if around.get("kernel") is None:
+        around = {**around, "kernel": episode.kernel.name or None}
     work = Work(
         episode.task,
         model,
         path.parent / recorded.get("folder", "."),
         taken_up,
         episode.seed,
-        kernel if kernel is not None else episode.kernel.name or "python3",
-        (lend[0], tuple(lend[1])) if lend is not None else None,
-        recorder,
-        base_url=base_url,
+        around,
+        recorder=recorder,
         episode=episode,
         note=told,
         record=record or path,
         source=path,
     )
-    return begin(work, approve=approve, confirm=confirm, rules=rules, budget=budget)
+    return begin(work)
 
 
 def _model_of(episode: Episode, base_url: str | None) -> tuple[AnyModel, str | None]:
@@ -306,16 +277,12 @@ def _model_of(episode: Episode, base_url: str | None) -> tuple[AnyModel, str | N
     return name, base_url or recorded.get("base_url")
 
 
-def _check_given(
-    episode: Episode,
-    lend: tuple[Kernel, Iterable[str]] | None,
-    kernel: Kernel | str | None,
-) -> None:
+def _check_given(episode: Episode, around: Surroundings) -> None:
     """Refuse to go on without what an episode began with beside its setup."""
-    if episode.handed_in is None or isinstance(kernel, Kernel):
+    if episode.handed_in is None or isinstance(around.get("kernel"), Kernel):
         return
     lent = episode.settings.get("lent")
-    if lent and lend is None:
+    if lent and around.get("lend") is None:
         raise UsageError(
             f"The episode began with variables that were lent to it: {', '.join(lent)}",
             hint="Lend them again",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, cast
 
 from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, WorkspaceMode
-from nbrefine.errors import UsageError
 from nbrefine.planning import StepLimits
 from nbrefine.values import Sampling
 
@@ -72,16 +71,7 @@ DEFAULTS: Settings = {
 
 
 def complete(given: Mapping[str, Any], *, recorded: Mapping[str, Any] | None = None) -> Settings:
-    """Give all settings: what is given, else what an earlier run had, else the defaults.
-
-    Raises
-    ------
-    UsageError: one that is given is not known.
-    """
-    if unknown := sorted(given.keys() - DEFAULTS.keys()):
-        raise UsageError(
-            f"There is no setting {unknown[0]!r}", hint=f"Use one of: {', '.join(DEFAULTS)}"
-        )
+    """Give all settings: what is given, else what an earlier run had, else the defaults."""
     earlier = {name: value for name, value in (recorded or {}).items() if name in DEFAULTS}
     return cast("Settings", {**DEFAULTS, **earlier, **given})
 

@@ -12,31 +12,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Unpack
 
 from nbrefine._portal import blocking
 from nbrefine.answers import fields_form, form_of
-from nbrefine.budget import Budget
 from nbrefine.driver import Driver, EpisodeRun
-from nbrefine.env.approval import Approve
 from nbrefine.env.multistep import MultiStepEnvironment
 from nbrefine.env.undo import Undo
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.inputs import data_files, one_of, within
-from nbrefine.kernel import Kernel, OutputLimits
-from nbrefine.models import Model, resolve
+from nbrefine.kernel import OutputLimits
+from nbrefine.models import resolve
 from nbrefine.notebook import Recorder, load, paths_of
+from nbrefine.notebook.line import line
 from nbrefine.planning import subtasks_of
 from nbrefine.postconditions import postcondition_of
+from nbrefine.solving.options import AnyModel, Options, Surroundings, parted
 from nbrefine.solving.settings import Settings, complete, sampling_of, step_limits
-from nbrefine.stopping import StopRule
 from nbrefine.values import AnswerForm, Episode, Subtask, Task
 
 KIND = "solve"
 """What a record's settings call an episode of this kind."""
-
-AnyModel = Model | str | Callable[..., Any] | Iterable[Any]
 
 
 def start_solving(
@@ -44,22 +42,15 @@ def start_solving(
     *,
     data: str | Path | Iterable[str | Path] = (),
     model: AnyModel = "local",
-    base_url: str | None = None,
     subtasks: Sequence[Subtask | str | Mapping[str, Any]] = (),
     answer: AnswerForm | str | Mapping[str, Any] | None = None,
     setup: str = "",
     tests: str = "",
-    kernel: Kernel | str = "python3",
-    lend: tuple[Kernel, Iterable[str]] | None = None,
-    approve: Approve | None = None,
-    confirm: Callable[[str], bool] | None = None,
-    rules: StopRule | None = None,
-    budget: Budget | None = None,
     seed: int | None = 0,
     record: str | Path | None = None,
     overwrite: bool = False,
     cwd: str | Path | None = None,
-    **settings: Unpack[Settings],
+    **options: Unpack[Options],
 ) -> EpisodeRun:
     """Begin to work on a goal and give the handle to the running episode.
 
@@ -71,7 +62,6 @@ def start_solving(
     goal: what is asked, as a `Task` or in plain words.
     data: file or files the goal speaks of; the prompt names them relative to the kernel's folder.
     model: see `start`.
-    base_url: the server of an "openai:" model.
     subtasks: the steps to take, each a `Subtask`, words, or a mapping with `goal`, `needs` and
         `check`; without any, the model decides on its steps.
     answer: the form of the answer, as an `AnswerForm`, a mapping or a short form such as
@@ -79,48 +69,35 @@ def start_solving(
         the goal speaks of one, else text, and none where there are subtasks.
     setup: code that runs in the session before the first attempt.
     tests: what must hold of the session at the end.
-    kernel: a kernelspec's name, or a live `Kernel` to work in: one that nbrefine did not start
-        is branched, and accepted cells run once in it.
-    lend: a live kernel and the names of variables that are copied from it into one of ours.
-    approve: asked in a worker thread before each cell runs; may edit it, refuse it or stop.
-    confirm: see `NotebookEnvironment`.
-    rules: when a subtask's attempts repeat themselves.
-    budget: what may be spent; checked before every model call.
     seed: seeds the session and the model's sampling; None leaves both to chance.
     record: path `NAME.ipynb` of the episode notebook, written while the episode runs.
     overwrite: whether a recorded episode at that path may be replaced.
     cwd: the kernel's folder; by default the notebook's, or the current one without a record.
-    settings: see `Settings`.
+    options: see `Options`: the kernel to work in, who is asked before a cell runs, limits, and
+        the settings that the record keeps.
 
     Raises
     ------
-    UsageError: a file is missing, the record cannot be written, the model is not known, a
-        setting is out of range, or something is given beside the task's own.
+    UsageError: a file is missing, the record cannot be written, the model is not known, an
+        option is not known or out of range, or something is given beside the task's own.
     InvalidTaskError: tests or postconditions do not parse.
     """
     record = Path(record) if record is not None else None
     folder = Path(cwd) if cwd is not None else record.parent if record else Path.cwd()
     task = _task(goal, subtasks=subtasks, answer=answer, setup=setup, tests=tests)
     task = replace(task, files=(*task.files, *data_files(data, folder)))
-    recorder = Recorder(record, overwrite=overwrite) if record else None
-    return begin(
-        Work(
-            task,
-            model,
-            folder,
-            complete(settings),
-            seed,
-            kernel,
-            (lend[0], tuple(lend[1])) if lend is not None else None,
-            recorder,
-            base_url=base_url,
-            record=record,
-        ),
-        approve=approve,
-        confirm=confirm,
-        rules=rules,
-        budget=budget,
+    around, settings = parted(options)
+    work = Work(
+        task,
+        model,
+        folder,
+        complete(settings),
+        seed,
+        around,
+        recorder=Recorder(record, overwrite=overwrite) if record else None,
+        record=record,
     )
+    return begin(work)
 
 
 @blocking(start_solving)
@@ -185,11 +162,8 @@ class Work:
     """The kernel's."""
     settings: Settings
     seed: int | None
-    kernel: Kernel | str = "python3"
-    lend: tuple[Kernel, tuple[str, ...]] | None = None
+    around: Surroundings
     recorder: Recorder | None = None
-    base_url: str | None = None
-    """The model's server."""
     episode: Episode | None = None
     """What was done before and is gone on from; None for a new beginning."""
     record: Path | None = None
@@ -207,30 +181,23 @@ class Work:
             **self.settings,
             # Also where it has none: an earlier run's is not the one of this.
             "model": self.model if named else None,
-            "base_url": self.base_url if named else None,
+            "base_url": self.around.get("base_url") if named else None,
             **(self.note or {}),
         }
-        if self.lend is not None:
-            told["lent"] = list(self.lend[1])
+        if (lend := self.around.get("lend")) is not None:
+            told["lent"] = list(lend[1])
         if self.record is not None:
             told["folder"] = Path(os.path.relpath(self.folder, self.record.parent)).as_posix()
         return told
 
 
-def begin(
-    work: Work,
-    *,
-    approve: Approve | None,
-    confirm: Callable[[str], bool] | None,
-    rules: StopRule | None,
-    budget: Budget | None,
-) -> EpisodeRun:
+def begin(work: Work) -> EpisodeRun:
     """Put environment, model and record together and let them run.
 
     Whatever keeps it from beginning, the record is let go of.
     """
     try:
-        return EpisodeRun(_driver(work, approve, confirm, rules, budget))
+        return EpisodeRun(_driver(work))
     except BaseException:
         if work.recorder is not None:
             work.recorder.close()
@@ -251,12 +218,22 @@ class _Solving(Driver):
         undo: Undo | None,
         record: Path | None,
         fresh: bool,
+        progress: Callable[[str], object] | None,
         **options: Any,
     ) -> None:
-        super().__init__(*args, on_turn=undo.settle if undo else None, **options)
+        super().__init__(*args, on_turn=self._turned, **options)
         self._undo = undo
+        self._progress = progress
         self._record_path = record
         self._fresh = fresh
+
+    async def _turned(self, episode: Episode) -> None:
+        if self._undo is not None:
+            self._undo.settle(episode)
+        if self._progress is not None:
+            told = self._progress(line(episode, episode.turns[-1]))
+            if isawaitable(told):
+                await told
 
     async def _begin_record(self) -> None:
         await super()._begin_record()
@@ -276,22 +253,17 @@ class _Solving(Driver):
             undo.settle(load(self._record_path))
 
 
-def _driver(
-    work: Work,
-    approve: Approve | None,
-    confirm: Callable[[str], bool] | None,
-    rules: StopRule | None,
-    budget: Budget | None,
-) -> Driver:
-    settings, recorder = work.settings, work.recorder
+def _driver(work: Work) -> Driver:
+    settings, recorder, around = work.settings, work.recorder, work.around
+    lend = around.get("lend")
     undo = undo_of(work.record, work.folder) if work.record is not None else None
     own = (*recorder.paths, undo.place) if recorder and undo else ()
     if work.source is not None:  # whose hidden tests a model must not read, either
         own = (*own, *paths_of(work.source), undo_of(work.source, work.folder).place)
     env = MultiStepEnvironment(
         work.task,
-        kernel=work.kernel,
-        lend=work.lend,
+        kernel=around.get("kernel") or "python3",
+        lend=(lend[0], tuple(lend[1])) if lend is not None else None,
         max_turns=settings["max_turns"],
         limits_per_step=step_limits(settings),
         max_replans=settings["max_replans"],
@@ -299,20 +271,20 @@ def _driver(
         style=settings["style"],
         images=settings["images"],
         accept_best=settings["accept_best"],
-        approve=approve,
-        rules=rules,
+        approve=around.get("approve"),
+        rules=around.get("rules"),
         timeout=settings["timeout"],
         test_timeout=settings["test_timeout"],
         isolation=settings["isolation"],
         rebuild_limit=settings["rebuild_limit"],
-        confirm=confirm,
+        confirm=around.get("confirm"),
         workspace=settings["workspace"],
         ignore=within(work.folder, own),
         cwd=work.folder,
         limits=OutputLimits(folder=recorder.folder if recorder else None),
         undo=undo,
     )
-    model = resolve(work.model, base_url=work.base_url, load=load)
+    model = resolve(work.model, base_url=around.get("base_url"), load=load)
     if settings["images"] and isinstance(work.model, str) and hasattr(model, "takes_images"):
         model.takes_images = True  # whoever names a model says by the setting that it takes them
     return _Solving(
@@ -320,7 +292,7 @@ def _driver(
         model,
         close_model=model is not work.model,
         options={"episode": work.episode} if work.episode is not None else None,
-        budget=budget,
+        budget=around.get("budget"),
         sampling=sampling_of(settings),
         seed=work.seed,
         recorder=recorder,
@@ -328,4 +300,5 @@ def _driver(
         undo=undo,
         record=work.record,
         fresh=work.episode is None or work.record != work.source,
+        progress=around.get("progress"),
     )

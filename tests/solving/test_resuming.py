@@ -143,7 +143,7 @@ def test_where_nothing_is_left_to_do_the_record_is_left_as_it_is(
         with pytest.raises(UsageError, match=r"Nothing is left to do: the limit of turns \(3\)"):
             resume(record, model=[WRITE], **settings)
         with pytest.raises(UsageError, match="Nothing is left to do"):
-            branch_off(record, 2, record=new, model=[ON], max_turns=1, **settings).result()
+            branch_off(record, 2, record=new, model=[ON], max_turns=1, **settings)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     # The grade is of what was there, and goes with the first turn that is added.
     run = start_resuming(record, model=[WRITE], max_turns=9)
@@ -207,7 +207,7 @@ def test_another_instruction_begins_a_new_episode_at_a_step(
 
     episode = branch_off(
         record, 2, record=tmp_path / "new.ipynb", instruction="Take care.", model=model, max_turns=9
-    ).result()
+    )
     assert record.read_bytes() == before
     assert episode.solved
     assert [step for step, _, _ in codes(episode)] == [1, 2, 3]
@@ -231,7 +231,7 @@ def test_an_instruction_replaces_what_the_model_had_planned_from_there_on(tmp_pa
     answer = "```python\nprint('ANSWER:', *items)\n```"
     episode = branch_off(
         record, 2, record=tmp_path / "new.ipynb", instruction="Say it.", model=[answer], max_turns=9
-    ).result()
+    )
     assert episode.solved
     assert episode.answer is not None
     assert episode.answer.text == "a"
@@ -251,7 +251,7 @@ def test_a_step_of_the_task_that_was_given_up_is_still_to_be_done_after_an_instr
     assert left.stop is not None
     assert left.stop.reason == "gave-up"
     for code, solved in (("b = 2", False), ("b = 1", True)):
-        run = branch_off(
+        episode = branch_off(
             record,
             3,
             record=tmp_path / "new.ipynb",
@@ -259,7 +259,6 @@ def test_a_step_of_the_task_that_was_given_up_is_still_to_be_done_after_an_instr
             model=[f"```python\n{code}\n```", cells[2]],
             overwrite=True,
         )
-        episode = run.result()
         assert episode.plan is not None
         assert [each.goal for each in episode.plan.subtasks] == ["a", "b", "b", "c"]
         assert episode.solved == solved
@@ -288,7 +287,7 @@ def test_an_instruction_after_another_plan_leaves_all_steps_of_the_task(tmp_path
     new = tmp_path / "new.ipynb"
     episode = branch_off(
         record, 5, record=new, instruction="Take care.", model=model, max_turns=19, max_replans=2
-    ).result()
+    )
     assert episode.solved
     assert episode.plan is not None
     # The instruction's plan has used up none of the two that the model may make.
@@ -463,7 +462,7 @@ def test_a_model_is_not_shown_the_record_from_which_its_episode_branches_off(
         seen.append("\n".join(message.content for message in messages))
         return ON
 
-    branch_off(record, 2, record=tmp_path / "new.ipynb", model=model, max_turns=2).result()
+    branch_off(record, 2, record=tmp_path / "new.ipynb", model=model, max_turns=2)
     assert "log.txt (" in seen[0]
     assert "ipynb" not in seen[0]
 

@@ -14,6 +14,7 @@ from nbrefine.errors import UsageError
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.planning import StepLimits
 from nbrefine.solving import DEFAULTS, solve
+from nbrefine.solving.options import parted
 from nbrefine.solving.settings import complete, sampling_of, step_limits
 from nbrefine.values import AnswerForm, Episode, Message, Reply, Sampling, Usage
 
@@ -35,8 +36,8 @@ def test_what_is_not_given_is_as_an_earlier_run_had_it_or_the_default() -> None:
     assert complete({}) == DEFAULTS
     found = complete({"max_turns": 3}, recorded={"max_turns": 9, "timeout": 1.5, "kind": "solve"})
     assert found == {**DEFAULTS, "max_turns": 3, "timeout": 1.5}
-    with pytest.raises(UsageError, match=r"no setting 'turns'.*planning"):
-        complete({"turns": 3})
+    with pytest.raises(UsageError, match=r"no setting 'turns'.*planning.*approve"):
+        parted({"turns": 3})  # type: ignore[typeddict-unknown-key]
     assert json.loads(json.dumps(DEFAULTS)) == DEFAULTS
 
 

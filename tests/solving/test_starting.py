@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,28 @@ def test_the_tests_of_the_goal_must_hold_at_its_end(folder: Path) -> None:
     assert episode.solved
     assert episode.answer is not None
     assert episode.answer.value == 2
+
+
+def test_each_turn_is_told_on_a_line_when_it_has_ended(folder: Path) -> None:
+    told: list[str] = []
+    solve(
+        "Count the birds.",
+        subtasks=["Read it.", {"goal": "Mean.", "check": {"file": "means.csv"}}],
+        model=[READ, WRONG, RIGHT],
+        progress=told.append,
+        cwd=folder,
+    )
+    words = [[part for part in line.split("  ") if not part.endswith(" s")] for line in told]
+    assert words[0] == ["turn 1, step 1", "accepted"]
+    assert words[1][:2] == ["turn 2, step 2", "failed"]
+    assert "Column not found: mas" in words[1][-1]
+    assert words[2] == ["turn 3, step 2", "accepted", "1/1 checks"]
+
+
+@pytest.mark.parametrize("lend", [("k", ["df"]), (None, "df"), "df", ("k",), 3])
+def test_what_cannot_be_lent_is_refused(lend: Any) -> None:
+    with pytest.raises(UsageError, match=r"a live Kernel and names.*lend=\(kernel, \[\"df\"\]\)"):
+        start_solving("x", model=["x"], lend=lend)
 
 
 def test_what_is_given_twice_is_refused() -> None:

@@ -1,0 +1,78 @@
+"""What `solve`, `resume` and `branch_off` have in common beside the work itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict, cast
+
+from nbrefine.budget import Budget
+from nbrefine.env.approval import Approve
+from nbrefine.errors import UsageError
+from nbrefine.kernel import Kernel
+from nbrefine.models import Model
+from nbrefine.solving.settings import DEFAULTS, Settings
+from nbrefine.stopping import StopRule
+
+AnyModel = Model | str | Callable[..., Any] | Iterable[Any]
+
+Lend = tuple[Kernel, Iterable[str]]
+"""A live kernel, and the names of variables of it."""
+
+
+class Surroundings(TypedDict, total=False):
+    """The kernel, the people and the limits around an agent, which no record can keep."""
+
+    base_url: str | None
+    """The server of an "openai:" model."""
+    kernel: Kernel | str | None
+    """A kernelspec's name, or a live `Kernel` to work in: one that nbrefine did not start is
+    branched, and accepted cells run once in it.  By default "python3", or what was recorded."""
+    lend: Lend | None
+    """A live kernel and the names of variables that are copied from it into one of ours."""
+    approve: Approve | None
+    """Asked in a worker thread before each cell runs; may edit it, refuse it or stop."""
+    confirm: Callable[[str], bool] | None
+    """See `NotebookEnvironment`."""
+    progress: Callable[[str], object] | None
+    """Called in a worker thread with a line for each turn that has ended, as `print` is."""
+    rules: StopRule | None
+    """When a subtask's attempts repeat themselves."""
+    budget: Budget | None
+    """What may be spent; checked before every model call."""
+
+
+class Options(Surroundings, Settings, total=False):
+    """All that `solve`, `resume` and `branch_off` take beside the work and the model."""
+
+
+def parted(options: Options) -> tuple[Surroundings, Settings]:
+    """Give what surrounds an agent apart from the settings that its record keeps.
+
+    Raises
+    ------
+    UsageError: an option is not known, or what is to be lent is no kernel and names.
+    """
+    around = Surroundings.__annotations__
+    if unknown := sorted(options.keys() - around.keys() - DEFAULTS.keys()):
+        raise UsageError(
+            f"There is no setting {unknown[0]!r}",
+            hint=f"Use one of: {', '.join((*DEFAULTS, *around))}",
+        )
+    given: Mapping[str, Any] = options
+    surroundings = {name: value for name, value in given.items() if name in around}
+    if surroundings.get("lend") is not None:
+        surroundings["lend"] = _lent(surroundings["lend"])
+    settings = {name: value for name, value in given.items() if name not in around}
+    return cast("Surroundings", surroundings), cast("Settings", settings)
+
+
+def _lent(lend: Any) -> tuple[Kernel, tuple[str, ...]]:
+    kernel, names = lend if isinstance(lend, tuple) and len(lend) == 2 else (None, None)
+    names = (names,) if isinstance(names, str) else names
+    given = tuple(names) if isinstance(names, Iterable) else ()
+    if not isinstance(kernel, Kernel) or not given or not all(isinstance(n, str) for n in given):
+        raise UsageError(
+            f"lend is {lend!r}, but a live Kernel and names of its variables are expected",
+            hint='Give them as lend=(kernel, ["df"])',
+        )
+    return kernel, given

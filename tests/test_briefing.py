@@ -8,6 +8,7 @@ import pytest
 
 from nbrefine import briefing
 from nbrefine.briefing import Seen, brief, turn_feedback
+from nbrefine.briefing.amending import amended, instructions
 from nbrefine.outputs import CellResult, Failure, Stream
 from nbrefine.planning import Progress, StepLimits, planned, progress
 from nbrefine.stopping import StopRule
@@ -124,6 +125,25 @@ def test_the_form_of_the_answer_waits_for_the_last_step() -> None:
     ]
     assert said == [False, False, True]
     assert "All steps are done. Now answer." in told(*turns, task=task, plans=(PLAN,))
+
+
+def test_what_was_asked_for_since_is_said_after_the_step_and_before_its_attempts() -> None:
+    goal = amended(amended("Say the sums.", 2, "Take the mean."), 3, "Round it.")
+    assert instructions(goal, 1) == []
+    assert instructions(goal, 2) == ["Take the mean."]
+    assert instructions(goal, 3) == ["Take the mean.", "Round it."]
+    assert instructions(amended("x", 2, "a\n\nb"), 2) == ["a\n\nb"]
+    plans = (Plan((Subtask("Read."), Subtask("Sum up.")), "task"),)
+    done = turn(1, code="a = 1", accepted=True, verdict="solved")
+    failed = turn(2, 2, code="b", verdict="failed", feedback="NameError: b")
+    text = told(done, failed, plans=plans, task=replace(GOAL, prompt=goal))
+    aim = "Do step 2 now: Sum up."
+    said = f"{aim}\n\n{briefing.prompt.AMENDED.format(instruction='Take the mean.')}"
+    assert said in text
+    assert text.index(said) < text.index("NameError: b")
+    assert "also where" not in told(plans=plans, task=replace(GOAL, prompt=goal))
+    plans = (Plan((Subtask("Read."), Subtask("Take the mean.")), "task"),)
+    assert "also where" not in told(done, plans=plans, task=replace(GOAL, prompt=goal))
 
 
 def test_the_last_step_of_another_plan_is_the_last_one() -> None:

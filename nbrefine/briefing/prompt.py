@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nbrefine.answers import described
+from nbrefine.briefing.amending import instructions
 from nbrefine.briefing.past import earlier, newest, shortened
 from nbrefine.planning import Progress
 from nbrefine.postconditions import told_of
@@ -50,6 +51,8 @@ that a step makes. Reply in this form:
 - goal: what the next step does
 ```
 Leave the check out where there is none."""
+
+AMENDED = "Do it so, also where something above says otherwise: {instruction}"
 
 CALL_PLAN = (
     "Break the goal into 2 to 6 steps, each small enough for one cell, and call make_plan. "
@@ -102,7 +105,7 @@ def brief(
     """
     system = CALLS if tools else PLANS if wants == "plan" else SYSTEM
     before = [*_goal(task, language), _plan(plans, now)]
-    after = [*_seen(seen), _aim(task, plans, now, wants)]
+    after = [*_seen(seen), _aim(task, plans, now, wants), _amendment(task, now)]
     request = _request(
         task,
         plans,
@@ -177,6 +180,13 @@ def _aim(task: Task, plans: Sequence[Plan], now: Progress, wants: Literal["act",
     if now.finished and plans:
         return "All steps are done." + (" Now answer." if task.answer else "")
     return ""
+
+
+def _amendment(task: Task, now: Progress) -> str:
+    """Say last what was asked for since: a model does the old goal where it is only told there."""
+    goal = now.subtask.goal if now.subtask is not None else ""
+    told = [each for each in instructions(task.prompt, now.step) if each != goal]
+    return "\n".join(AMENDED.format(instruction=each) for each in told)
 
 
 def _checks(subtask: Subtask) -> list[str]:

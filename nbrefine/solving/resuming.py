@@ -13,6 +13,7 @@ from typing import Any, Unpack
 from uuid import uuid4
 
 from nbrefine._portal import blocking
+from nbrefine.briefing.amending import amended
 from nbrefine.driver import EpisodeRun
 from nbrefine.env.course import pending
 from nbrefine.errors import RecordError, UsageError
@@ -98,7 +99,8 @@ def start_branching(
     path: the recorded episode's notebook.
     step: 1-based number of the first step that is worked on anew.
     record: path `NAME.ipynb` of the new episode's notebook.
-    instruction: what is wanted from that step on, in words; "" tries the same again.
+    instruction: what is wanted from that step on, in words; "" tries the same again.  The task's
+        own steps and their checks stay, so it must be within them.
     overwrite: whether a recorded episode at that path may be replaced.
     model, options: see `start_resuming`.
 
@@ -186,7 +188,7 @@ def _up_to(episode: Episode, step: int, instruction: str) -> Episode:
     turns = episode.turns[:count]
     prompt = episode.task.prompt
     if instruction:
-        prompt = f"{prompt}\n\nFrom step {step} on: {instruction}"
+        prompt = amended(prompt, step, instruction)
     return replace(
         episode,
         id=uuid4().hex,

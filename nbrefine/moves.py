@@ -250,7 +250,9 @@ def _written(
     finish = action.reply.finish if action.reply else "stop"
     code = extract(text, language=language, finish=finish)
     said = spoken(text, form) if form is not None else None
-    if _words(code, language) and (said is not None or wants == "plan"):
+    if (_words(code, language) and (said is not None or wants == "plan")) or (
+        wants == "plan" and _is_plan(code, language)
+    ):
         code = Extraction("no-code", reason="The reply holds no code.", blocks=code.blocks)
     if (plan := _tagged(text, "plan")) is not None:
         return _with_plan(_planned(lambda: read_plan(plan)), code, may_plan)
@@ -275,6 +277,13 @@ def _words(code: Extraction, language: str) -> bool:
     return tree is None or all(isinstance(node, ast.AnnAssign) for node in tree.body)
 
 
+def _is_plan(code: Extraction, language: str) -> bool:
+    """Tell whether what was tagged as code is a plan."""
+    if code.status != "found" or language != "python" or parse(code.code) is not None:
+        return False
+    return isinstance(_planned(lambda: read_plan(code.code)), MakePlan)
+
+
 def _with_plan(plan: Move, code: Extraction, welcome: bool) -> Move:
     """Choose between a plan and the code beside it, which was written before its first step."""
     if code.status != "found":
@@ -292,13 +301,14 @@ def _without_code(
     call = _call_in(text)
     if call is not None:
         return _called(call, language)
+    listed: Move | None = None
     if code.status == "no-code" and wants == "plan":
         listed = _planned(lambda: read_plan(_unfenced(text)))
         if isinstance(listed, MakePlan):
             return listed
     if code.status == "no-code" and said is not None:
         return Finish(said)
-    return Nothing(code, code.reason)
+    return listed or Nothing(code, code.reason)
 
 
 def _tagged(text: str, tag: str) -> str | None:

@@ -314,3 +314,26 @@ def test_code_goes_before_a_plan_that_is_not_welcome() -> None:
     assert code(move) == "x = 1"
     assert "plan beside the code was not taken" in move.note
     assert isinstance(of_text("```plan\n1. Make x\n```", may_plan=False), MakePlan)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "First this, then that:\n\n- goal: Load it\n  check: `len(df) > 0`\n- goal: Say it\n",
+        "1. Load it, check: `len(df) > 0`\n2. Say it",
+        "```\n- goal: Load it\n  check: `len(df) > 0`\n- goal: Say it\n```",
+        "```python\n- goal: Load it\n  check: len(df) > 0\n- goal: Say it\n```",
+        "```plan\n- goal: Load it\n  check: `len(df) > 0`\n- goal: Say it\n```",
+    ],
+)
+def test_a_plan_that_was_asked_for_is_read_however_it_is_written(text: str) -> None:
+    move = of_text(text, wants="plan")
+    assert isinstance(move, MakePlan)
+    assert [subtask.goal for subtask in move.subtasks] == ["Load it", "Say it"]
+    assert move.subtasks[0].postconditions[0].source == "assert len(df) > 0"
+
+
+def test_a_plan_that_cannot_be_followed_says_why_where_it_was_asked_for() -> None:
+    move = of_text("- goal: Load it\n  check: all rows are there\n", wants="plan")
+    assert isinstance(move, Nothing)
+    assert "The check `all rows are there` is no Python" in move.problem

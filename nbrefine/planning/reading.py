@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbrefine.errors import UsageError
+from nbrefine.planning.entries import entries_of, split_check, without_backticks
 from nbrefine.postconditions import postcondition_of
 from nbrefine.values import Origin, Postcondition, Subtask
 
@@ -136,9 +137,11 @@ def read_plan(text: str) -> tuple[Subtask, ...]:
     if not body.strip():
         raise UsageError("The plan is empty", hint=_PLAN)
     data, problem = _structure(body)
-    if problem and _STRUCTURED.search(body):
-        raise UsageError(f"The plan is no YAML: {problem}", hint=_QUOTE)
     items = _items(data)
+    if items is None and _STRUCTURED.search(body) and not body.lstrip().startswith(("{", "[")):
+        items = entries_of(body, _WORDS)
+    if items is None and problem and _STRUCTURED.search(body):
+        raise UsageError(f"The plan is no YAML: {problem}", hint=_QUOTE)
     return _plan_of(_goals(body) if items is None else items)
 
 
@@ -179,7 +182,10 @@ def _refuse_long(items: list[Any]) -> None:
 _LONGEST = 40_000
 _PLAN = "Write one goal on each line, numbered 1., 2., 3."
 _QUOTE = "Put a text that holds a colon or begins with a sign in quotes"
-_STRUCTURED = re.compile(r"^[ \t\[{,-]*[\"']?(goal|needs|checks?)[\"']?\s*:", re.MULTILINE)
+_STRUCTURED = re.compile(
+    r"^[ \t\[{,*-]*(?:\d+[.)][ \t]*)?[*\"']{0,4}(goal|needs|checks?)[*\"']{0,4}\s*:",
+    re.MULTILINE | re.IGNORECASE,
+)
 """What stands in YAML or JSON that was meant as such, and in no plain list."""
 
 
@@ -305,8 +311,11 @@ def _bare(text: str) -> str:
 
 def _entry(item: Any, number: int) -> Any:
     """Give an entry as `subtasks_of` takes it, where a model has put it in other words."""
+    if isinstance(item, str):
+        goal, check = split_check(_bare(item))
+        return {"goal": goal, "check": check} if check else goal
     if not isinstance(item, dict):
-        return _bare(item) if isinstance(item, str) else item
+        return item
     if len(item) == 1 and (split := _rejoined(*item.items())):
         return split
     named = {str(key).strip().casefold(): value for key, value in item.items()}
@@ -318,7 +327,16 @@ def _entry(item: Any, number: int) -> Any:
             continue
         usual = _OTHER.get(name, name)
         entry[name if usual in entry or (usual != name and usual in named) else usual] = value
-    return entry
+    return {
+        key: _plain(value) if key in ("check", "checks") else value for key, value in entry.items()
+    }
+
+
+def _plain(check: Any) -> Any:
+    """Take the backticks off checks, which are code in any case."""
+    if isinstance(check, list):
+        return [_plain(each) for each in check]
+    return without_backticks(check) if isinstance(check, str) else check
 
 
 def _rejoined(pair: tuple[Any, Any]) -> str:
@@ -339,3 +357,4 @@ _OTHER = {
     **dict.fromkeys(("postcondition", "postconditions", "verify"), "checks"),
 }
 """Other words for the keys, as models put them."""
+_WORDS = {**_OTHER, "needs": "needs", "check": "checks", "checks": "checks"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 from nbrefine.findings import findings
 from nbrefine.notebook import steps, wording
@@ -163,14 +164,29 @@ class Act:
         """When it is done, a line each."""
         return [steps.check_told(check) for check in self.step.checks]
 
-    def matrix(self) -> tuple[list[str], list[list[str]]]:
-        """Give header and rows of the table test x attempt, in words, the last attempts only."""
-        turns = self.step.turns
-        return wording.matrix(turns if self.step.subtask is None else steps.by_expression(turns))
+    def matrix(self, until: Scene | None = None) -> tuple[list[str], list[list[str]]]:
+        """Give header and rows of the table test x attempt, in words, the last attempts only.
 
-    def regressions(self) -> list[str]:
-        """Name the tests that passed in one attempt and not in the next, one sentence each."""
-        return wording.regressions(self.step.turns)
+        Parameters
+        ----------
+        until: the scene whose attempt is the last one in the table; None for the last of the step.
+        """
+        tested = [turn for turn in self._turns(until) if turn.tests is not None]
+        shown = tested[-wording.COLUMNS :]
+        return wording.matrix(shown if self.step.subtask is None else steps.by_expression(shown))
+
+    def regressions(self, until: Scene | None = None) -> list[str]:
+        """Name the tests that passed in one attempt and not in the next, one sentence each.
+
+        Parameters
+        ----------
+        until: the scene whose attempt is the last one that is looked at.
+        """
+        return wording.regressions(self._turns(until))
+
+    def _turns(self, until: Scene | None) -> list[Turn]:
+        last = until.turn.number if until is not None else inf
+        return [turn for turn in self.step.turns if turn.number <= last]
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,10 +182,14 @@ class Driver:
         self._going.set()
 
     def stop(self, why: Stop = BY_A_PERSON) -> None:
-        """End the current call or cell and, with it, the episode; runs on the portal."""
-        self._stopping = why
-        if self._fold_task is not None:
-            self._fold_task.cancel()
+        """End the current call or cell and, with it, the episode; runs on the portal.
+
+        A second call does nothing: what is being ended has begun to tell what it has reached.
+        """
+        if self._stopping is None:
+            self._stopping = why
+            if self._fold_task is not None:
+                self._fold_task.cancel()
 
     @property
     def seen(self) -> Activity:
@@ -208,7 +212,8 @@ class Driver:
             except Exception as raised:  # noqa: BLE001 - the record is closed, then it goes on up
                 trouble, stop = raised, stop_for(raised)
             if self.episode is not None:
-                self.episode = replace(self.episode, stop=stop)
+                # A step that is stopped may have brought the end before.
+                self.episode = replace(self.episode, stop=self.episode.stop or stop)
                 await self._record(Recorder.end)
         except RecordError as raised:
             trouble = trouble or raised
@@ -318,10 +323,10 @@ class Driver:
             result = await self._env.astep(state, action)
         except (Exception, asyncio.CancelledError) as trouble:
             ending = stop_for(trouble) if isinstance(trouble, Exception) else self._stopping
-            if action.reply is not None and ending is not None:  # it was paid for, whoever's fault
-                kept = getattr(self._env, "unfinished", None)  # it is the session's already
-                turn = kept or _unjudged(self.episode, state, action.reply, prompt, ending)
-                turn = replace(turn, messages=prompt)
+            if (reached := self._reached(prompt, started, clock)) is not None:
+                self.episode = reached
+            elif action.reply is not None and ending is not None:  # it was paid for
+                turn = _unjudged(self.episode, state, action.reply, prompt, ending)
                 self.episode = self._with(turn, started, clock)
             raise
         episode = own(result.next_state)
@@ -333,10 +338,25 @@ class Driver:
         self.episode = self._described(self._prompts.restored(episode, prompt))
         return result.next_state
 
+    def _reached(self, prompt: tuple[Message, ...], started: str, clock: float) -> Episode | None:
+        """Give what a step has brought that did not come to its end; None where that is nothing.
+
+        A cell that is in the session is in the episode, too.
+        """
+        assert self.episode is not None
+        reached: Episode | None = getattr(self._env, "reached", None)
+        before = len(self.episode.turns)
+        if reached is None or reached.id != self.episode.id or len(reached.turns) <= before:
+            return None
+        turn = reached.turns[-1]
+        if not turn.seconds:
+            turn = _timed(turn, started, clock)
+        reached = replace(reached, turns=(*reached.turns[:-1], turn))
+        return self._described(self._prompts.restored(reached, prompt))
+
     def _with(self, turn: Turn, started: str, clock: float) -> Episode:
         assert self.episode is not None
-        waited = turn.reply.seconds if turn.reply else 0.0
-        turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
+        turn = _timed(turn, started, clock)
         return replace(self.episode, turns=(*self.episode.turns, turn))
 
     def _described(self, episode: Episode) -> Episode:
@@ -376,6 +396,11 @@ class Driver:
             if self._recorder is not None:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._scribe, self._recorder.close)
+
+
+def _timed(turn: Turn, started: str, clock: float) -> Turn:
+    waited = turn.reply.seconds if turn.reply else 0.0
+    return replace(turn, started=started, seconds=waited + time.monotonic() - clock)
 
 
 def stop_for(trouble: Exception) -> Stop:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from nbrefine.bindings import StateChange
 from nbrefine.env.folder import FolderWatch
-from nbrefine.env.points import Place, Point
+from nbrefine.env.points import Acceptance, Place, Point
 from nbrefine.env.session import Session
 from nbrefine.errors import KernelError
 from nbrefine.files import FileChanges
@@ -26,20 +27,25 @@ class Attempt:
     """What came of an attempt."""
 
     result: CellResult
-    tests: TestReport | None
-    accepted: bool
     isolation: Isolation
     reason: str
-    shared: tuple[str, ...]
-    """What its branch had in common with the session."""
-    left: Snapshot | None
-    """What its namespace held after the cell; None where that is gone or does not answer."""
-    change: StateChange | None
-    files: FileChanges | None
     point: Point
     """Where the next attempt begins."""
-    onward: Snapshot | None
+    tests: TestReport | None = None
+    accepted: bool = False
+    shared: tuple[str, ...] = ()
+    """What its branch had in common with the session."""
+    left: Snapshot | None = None
+    """What its namespace held after the cell; None where that is gone or does not answer."""
+    change: StateChange | None = None
+    files: FileChanges | None = None
+    onward: Snapshot | None = None
     """What the namespace holds there, if the attempt is rejected; None where nobody knows."""
+
+
+Found = tuple[TestReport, str, Snapshot | None, FileChanges | None]
+
+Judge = Callable[[], Awaitable[Found]]
 
 
 async def attempt(
@@ -51,15 +57,21 @@ async def attempt(
     timeout: float | None,  # noqa: ASYNC109 - the cell's own limit
     test_timeout: float,
     on_tests: Callable[[bool], object],
+    on_changed: Callable[[Attempt], object],
     tentative: bool = False,
 ) -> Attempt:
     """Run a cell from a point of the session, test it, and keep it or throw it away.
+
+    What has begun to become the session does so also where it is stopped meanwhile.
 
     Parameters
     ----------
     timeout: seconds the cell may run; None for no limit.
     test_timeout: seconds one test may run.
     on_tests: called with True as the tests begin and with False as they end.
+    on_changed: called with the attempt at each moment from which the session is another one: its
+        cell ran in the session itself, or it was accepted, or its cell failed in a kernel that a
+        branch cannot replace.
     tentative: whether it waits in its branch until the session settles on it.
     """
     place = await session.begin(point)
@@ -67,57 +79,116 @@ async def attempt(
     try:
         watch = await FolderWatch.begin(place.kernel)
         result = await place.kernel.run(source, timeout=timeout)
-        report, unbranched = None, ""
-        if task.tests and result.ok:
-            on_tests(True)
-            try:
-                report, unbranched, left, files = await _judge(
-                    session, place, watch, task, test_timeout
-                )
-            finally:
-                on_tests(False)
-        else:
-            report = _not_run(task) if task.tests else None
-            left, files = await _look(place.kernel), await watch.end()
-        if place.kernel.alive:
-            result = replace(result, outputs=result.outputs + await place.kernel.late())
-        isolation, note = place.isolation, ""
-        if not place.intact:
-            left = None  # at best there is an empty kernel by now
-            ended_before = result.death is not None or result.lost
-            note = "" if ended_before else "the kernel ended when the attempt was tested"
-        accepted = (report.solved if report else result.ok) and not result.exited
-        onward = place.seen if not place.kept else left if place.intact else point.seen
-        if accepted and place.intact and left is not None:
-            tested = report is not None and (place.isolation != "fork" or unbranched != "")
-            acceptance = await session.accept(
-                place, point, result, left, tested=tested, timeout=timeout, tentative=tentative
+        done = Attempt(result, isolation=place.isolation, reason=place.reason, point=point)
+        if place.isolation != "fork":
+            on_changed(done)
+        judge = partial(_judge, session, place, watch, task, limit=test_timeout, on_tests=on_tests)
+        done, apart = await _tried(place, watch, done, task, judge)
+        good = (done.tests.solved if done.tests else done.result.ok) and not done.result.exited
+        if good and place.intact and done.left is not None:
+            accepting = session.accept(
+                place,
+                point,
+                result,
+                done.left,
+                tested=done.tests is not None and not apart,
+                timeout=timeout,
+                tentative=tentative,
             )
-            kept, before, note = acceptance.failed is None, point, acceptance.note
-            files, point = acceptance.files or files, acceptance.point
-            if kept:
-                point.goes_on_from(before, files)
-            if acceptance.failed is not None:
-                isolation, result = "none", acceptance.failed
-                report = _not_run(task) if task.tests else None
-                left = onward = await _look(session.kernel)
-                files = None
+            settle = partial(_settled, done, task=task)
+            told = on_changed if not tentative else None
+            done = await _through(session, asyncio.ensure_future(accepting), settle, told)
+            kept = done.accepted
+            if not kept:
+                left = await _look(session.kernel)
+                change = changes(place.seen, left) if left else None
+                done = replace(done, left=left, onward=left, change=change)
     finally:
         if not kept:
             session.reject(place)
-    return Attempt(
+    return done
+
+
+async def _tried(
+    place: Place, watch: FolderWatch, done: Attempt, task: Task, judge: Judge
+) -> tuple[Attempt, bool]:
+    """Test an attempt whose cell has run, and see what it has left.
+
+    Gives also whether its tests, where there were any, ran in a branch of it.
+    """
+    result, report, unbranched = done.result, None, ""
+    if task.tests and result.ok:
+        report, unbranched, left, files = await judge()
+    else:
+        report = _not_run(task) if task.tests else None
+        left, files = await _look(place.kernel), await watch.end()
+    if place.kernel.alive:
+        result = replace(result, outputs=result.outputs + await place.kernel.late())
+    note = ""
+    if not place.intact:
+        left = None  # at best there is an empty kernel by now
+        ended_before = result.death is not None or result.lost
+        note = "" if ended_before else "the kernel ended when the attempt was tested"
+    there = left if place.intact else done.point.seen
+    done = replace(
+        done,
         result=result,
         tests=report,
-        accepted=kept,
-        isolation=isolation,
         reason="; ".join(part for part in (place.reason, unbranched, note) if part),
         shared=place.shared,
         left=left,
         change=changes(place.seen, left) if left else None,
         files=files,
-        point=point,
-        onward=onward,
+        onward=there if place.kept else place.seen,
     )
+    return done, place.isolation == "fork" and unbranched == ""
+
+
+async def _through(
+    session: Session,
+    accepting: asyncio.Task[Acceptance],
+    settle: Callable[[Acceptance], Attempt],
+    on_changed: Callable[[Attempt], object] | None,
+) -> Attempt:
+    """Wait until an acceptance has come to its end, whoever wants to stop that, and tell of it.
+
+    A session that has become another one, and what is recorded of it, belong together.
+    """
+    stopped: asyncio.CancelledError | None = None
+    while not accepting.done():
+        try:
+            await asyncio.wait({accepting})
+        except asyncio.CancelledError as error:
+            stopped = error
+            if session.committing is not None:
+                session.committing.stop()
+    done = settle(accepting.result())
+    if on_changed is not None:
+        on_changed(done)
+    if stopped is not None:
+        raise stopped
+    return done
+
+
+def _settled(done: Attempt, acceptance: Acceptance, *, task: Task) -> Attempt:
+    """Give an attempt that has become the session, or whose cell has failed there."""
+    reason = "; ".join(part for part in (done.reason, acceptance.note) if part)
+    if acceptance.failed is not None:
+        return replace(
+            done,
+            result=acceptance.failed,
+            tests=_not_run(task) if task.tests else None,
+            isolation="none",
+            reason=reason,
+            left=None,
+            change=None,
+            files=None,
+            onward=None,
+            point=acceptance.point,
+        )
+    files = acceptance.files or done.files
+    acceptance.point.goes_on_from(done.point, files)
+    return replace(done, accepted=True, reason=reason, files=files, point=acceptance.point)
 
 
 async def _look(kernel: Kernel) -> Snapshot | None:
@@ -134,12 +205,28 @@ def _not_run(task: Task) -> TestReport:
 
 
 async def _judge(
-    session: Session, place: Place, watch: FolderWatch, task: Task, limit: float
-) -> tuple[TestReport, str, Snapshot | None, FileChanges | None]:
+    session: Session,
+    place: Place,
+    watch: FolderWatch,
+    task: Task,
+    *,
+    limit: float,
+    on_tests: Callable[[bool], object],
+) -> Found:
     """Run the visible tests in a branch of the attempt, and look meanwhile at what it has left.
 
     Gives the report, why there was no branch where one was to be, and what was seen.
     """
+    on_tests(True)
+    try:
+        return await _in_a_branch(session, place, watch, task, limit)
+    finally:
+        on_tests(False)
+
+
+async def _in_a_branch(
+    session: Session, place: Place, watch: FolderWatch, task: Task, limit: float
+) -> Found:
     bench, why = None, ""
     if place.isolation == "fork":
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.state import State
+from nbrefine.values import Episode, SignalBundle, Turn
 
 REBUILD_LIMIT = 5.0
 """Seconds of recorded run time up to which a session is rebuilt after a rejected attempt."""
@@ -67,6 +69,9 @@ class LiveEnvironment(Environment):
         self._session: Session | None = None
         self.testing = False
         """Whether the visible tests are running at this moment."""
+        self.reached: Episode | None = None
+        """How far the newest step has come, also where it is stopped before it gives its state:
+        the episode with all that the session holds.  None where it has changed nothing yet."""
 
     @property
     def _impure(self) -> str:
@@ -84,6 +89,7 @@ class LiveEnvironment(Environment):
     async def _begin_session(self, seed: int | None) -> Session:
         """Begin the session of another episode."""
         await self._end_session()
+        self.reached = None
         kernel = self._kernel_spec
         ours = isinstance(kernel, str)
         if isinstance(kernel, str):
@@ -119,6 +125,18 @@ class LiveEnvironment(Environment):
         hold = state.hidden.hold
         if hold is not None and hold.released:
             raise UsageError("The state was released", hint="Release a state after its last step")
+
+    def _reach(self, episode: Episode, turn: Turn) -> None:
+        """Take in a turn that has changed the session: a new one, or an earlier one made anew.
+
+        One that was not accepted has not been judged yet.
+        """
+        if not turn.accepted:
+            turn = replace(turn, verdict="infra-error", signals=SignalBundle(), feedback="")
+        place = turn.number - 1
+        self.reached = replace(
+            episode, turns=(*episode.turns[:place], turn, *episode.turns[place + 1 :])
+        )
 
     def _on_tests(self, running: bool) -> None:
         self.testing = running

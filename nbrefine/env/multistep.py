@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 from uuid import uuid4
@@ -183,8 +184,6 @@ class MultiStepEnvironment(LiveEnvironment):
         self._images = images
         self._approve = approve
         self._undo = undo
-        self.unfinished: Turn | None = None
-        """The turn of a cell that became the session in a step that did not come to its end."""
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -273,7 +272,7 @@ class MultiStepEnvironment(LiveEnvironment):
         self._refuse_released(state)
         assert hidden.point is not None
         started, clock = utc_now(), time.monotonic()
-        self.unfinished = None
+        self.reached = None
         episode = with_late(hidden.episode, await session.kernel.late())
         turn = Turn(
             number=len(episode.turns) + 1,
@@ -301,10 +300,9 @@ class MultiStepEnvironment(LiveEnvironment):
         standing = _Standing(
             episode, turned.point, turned.shown, hidden.given_up, missed, hidden.tested
         )
-        if turn.accepted:
-            self._keep(turn)
+        self.reached = episode
         after = await self._settled(standing)
-        self.unfinished = None
+        self.reached = after.hidden.episode
         return _result(after, action)
 
     def _turning(self, session: Session, episode: Episode) -> Turning:
@@ -319,11 +317,8 @@ class MultiStepEnvironment(LiveEnvironment):
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
-            on_accepted=self._keep,
+            on_changed=partial(self._reach, episode),
         )
-
-    def _keep(self, turn: Turn) -> None:
-        self.unfinished = turn
 
     def _answering(self, session: Session, folder: Folder) -> Answering:
         return Answering(session, folder, limit=self._test_timeout, on_tests=self._on_tests)
@@ -377,7 +372,7 @@ class MultiStepEnvironment(LiveEnvironment):
             return None
         place, turns = best.number - 1, at.episode.turns
         turns = (*turns[:place], turned.turn, *turns[place + 1 :])
-        episode = replace(at.episode, turns=turns, grade=None)
+        self.reached = episode = replace(at.episode, turns=turns, grade=None)
         return replace(at, episode=episode, point=turned.point, shown=turned.shown)
 
     async def _state(self, at: _Standing, now: Progress, wants: Wants) -> State:

@@ -289,10 +289,11 @@ class NotebookEnvironment(LiveEnvironment):
         refuse_ended(hidden.episode.stop)
         self._refuse_released(state)
         started, clock = utc_now(), time.monotonic()
+        self.reached = None
         episode = with_late(hidden.episode, await session.kernel.late())
         handed_in = early_answer(action, self._submit_keyword)
         early, answer = handed_in is not None, handed_in or action
-        turn, point, shown = await self._attempt(state, answer)
+        turn, point, shown = await self._attempt(state, answer, episode)
         if self._extra:
             reached = replace(episode, turns=(*episode.turns, turn))
             next_state = self._state(
@@ -304,6 +305,8 @@ class NotebookEnvironment(LiveEnvironment):
         turn = replace(turn, started=started, seconds=waited + time.monotonic() - clock)
         episode = replace(episode, turns=(*episode.turns, turn))
         episode = replace(episode, stop=self._end(episode, early=early))
+        if not hidden.tentative:
+            self.reached = episode
         return StepResult(
             self._state(episode, hidden.opening, point, shown, tentative=hidden.tentative),
             turn.signals,
@@ -338,12 +341,14 @@ class NotebookEnvironment(LiveEnvironment):
             return Stop("max-turns", f"the limit of turns ({self.max_turns}) was reached")
         return None
 
-    async def _attempt(self, state: State, action: Action) -> tuple[Turn, Point, str | None]:
+    async def _attempt(
+        self, state: State, action: Action, episode: Episode
+    ) -> tuple[Turn, Point, str | None]:
         """Give the turn, where the next one begins, and the variables that it finds there."""
         assert self._session is not None
         hidden: NotebookHidden = state.hidden
         assert hidden.point is not None
-        task, turns = hidden.episode.task, hidden.episode.turns
+        task, turns = episode.task, episode.turns
         extraction = read(action, self._session.language)
         turn = Turn(
             number=len(turns) + 1,
@@ -365,6 +370,7 @@ class NotebookEnvironment(LiveEnvironment):
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
+            on_changed=lambda done: self._reach(episode, tried(turn, done, turns, language)),
             tentative=hidden.tentative,
         )
         turn = tried(turn, done, turns, language)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Literal
 
-from nbrefine._portal import call_user
+from nbrefine._portal import Run, call_user
 from nbrefine.env.again import numbered, run_again, run_without_files
 from nbrefine.env.points import Acceptance, GoneOn, Place, Point, closed
 from nbrefine.env.undo import Undo, keep_before
@@ -28,6 +28,7 @@ from nbrefine.errors import (
 )
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.acceptance import Commit
 from nbrefine.kernel.branching import copy
 from nbrefine.kernel.state.changes import differences
 from nbrefine.kernel.state.digest import Snapshot, snapshot
@@ -37,7 +38,6 @@ from nbrefine.values import Isolation, KernelInfo
 
 IsolationPolicy = Literal["auto", "fork", "rebuild", "none"]
 """Where attempts may run: `auto` takes the first of the others that can be had."""
-
 
 _NO_WAY_BACK = "The kernel is somebody else's, and cannot go back to the state of an earlier step"
 
@@ -77,6 +77,8 @@ class Session:
         """What the session began with that no cell can make again, or ""."""
         self.undo: Undo | None = None
         """What keeps the files that accepted attempts change."""
+        self.committing: Run[Commit] | None = None
+        """The accepted cell that runs, or ran last, in a kernel that a branch cannot replace."""
         self._points: weakref.WeakSet[Point] = weakref.WeakSet()
         self._lock = asyncio.Lock()
         self._parting: set[asyncio.Task[None]] = set()
@@ -284,10 +286,12 @@ class Session:
         files, intact = None, True
         if (waiting := point.take()) is not None and waiting.alive:
             async with waiting:
+                self._intact = False  # nor is it known where it is, if this is stopped
                 files = await self.kernel.adopt(waiting)
             intact = point.seen is not None  # or its tests have run in it
         elif point.copy is not None and not point.copy.closed and self.kernel.owned:
             async with Kernel(await point.copy.branch()) as branch:
+                self._intact = False
                 await self.kernel.adopt(branch)
         elif self.ours:
             await self._rebuild(point)
@@ -454,7 +458,8 @@ class Session:
         if not self._is_at(point):
             raise KernelError(_NO_WAY_BACK, hint="Go on from its last state")
         self._intact = False
-        committed = await self.kernel.commit(place.kernel, new.accepted[-1], timeout=timeout)
+        self.committing = self.kernel.commit(place.kernel, new.accepted[-1], timeout=timeout)
+        committed = await self.committing
         await place.kernel.aclose()
         if not committed.result.ok:
             note = "its cell had run without an error in a branch, and then failed in the kernel"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
 
 from nbrefine.briefing import shortened, turn_feedback
@@ -78,8 +79,8 @@ class Turning:
     timeout: seconds a cell may run.
     test_timeout: seconds one check may run.
     on_tests: called with True as checks begin and with False as they end.
-    on_accepted: called with the turn of a cell that has become the session, before anything else
-        is done with it.
+    on_changed: called with the turn of a cell that has become the session, or has changed it, at
+        each moment from which more is known of it.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Turning:
         timeout: float | None,
         test_timeout: float,
         on_tests: Callable[[bool], object],
-        on_accepted: Callable[[Turn], object],
+        on_changed: Callable[[Turn], object],
     ) -> None:
         self._session = session
         self._folder = folder
@@ -105,7 +106,7 @@ class Turning:
         self._timeout = timeout
         self._test_timeout = test_timeout
         self._on_tests = on_tests
-        self._on_accepted = on_accepted
+        self._on_changed = on_changed
         self._language = session.language
 
     async def take(self, here: Turned, action: Action, now: Progress, wants: Wants) -> Turned:
@@ -139,19 +140,11 @@ class Turning:
 
         Gives its turn, which says so; None where it does not run without an error any more.
         """
-        done = await self._attempt(best.code, (), point)
+        done = await self._attempt(best, (), point, partial(_kept, best))
         if not done.accepted:
             return None
-        turn = await self._ran(best, done)
-        note = "of all attempts at this step it was the best, and not all of its checks held"
-        reason = "; ".join(part for part in (turn.isolation_reason, note) if part)
-        turn = replace(
-            turn,
-            tests=best.tests,
-            signals=best.signals,
-            verdict=best.verdict,
-            isolation_reason=reason,
-        )
+        turn = _kept(best, await self._ran(best, done))
+        self._on_changed(turn)
         return Turned(turn, done.point, _variables(done, self._episode))
 
     async def _planned(
@@ -284,12 +277,10 @@ class Turning:
                 )
                 turn = replace(turn, extraction=edited)
         subtasks = (now.subtask,) if now.subtask is not None else ()
-        done = await self._attempt(turn.code, subtasks, here.point)
-        if done.accepted:
-            self._on_accepted(ran(turn, done, stale_in(turn, done, self._episode.turns)))
+        done = await self._attempt(turn, subtasks, here.point)
         turn = await self._ran(turn, done)
         if turn.accepted:
-            self._on_accepted(turn)
+            self._on_changed(turn)
         here = replace(
             here, turn=turn, point=done.point, shown=_variables(done, self._episode, here.shown)
         )
@@ -308,23 +299,33 @@ class Turning:
         stop = Stop("stopped", told) if stops else None
         return replace(here, turn=turn, stop=stop)
 
-    async def _attempt(self, code: str, subtasks: tuple[Subtask, ...], point: Point) -> Attempt:
+    async def _attempt(
+        self,
+        turn: Turn,
+        subtasks: tuple[Subtask, ...],
+        point: Point,
+        kept: Callable[[Turn], Turn] = lambda turn: turn,
+    ) -> Attempt:
+        """Run a turn's cell; `kept` gives the turn as it stands where that changes the session."""
         checks = [each for subtask in subtasks for each in subtask.postconditions]
         there = await written.lying_there(self._folder, checks, self._episode)
         done = await attempt(
             self._session,
             point,
-            code,
+            turn.code,
             Task(self._episode.task.prompt, tests=tests_of(checks) + written.asking(there)),
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
+            on_changed=lambda done: self._on_changed(kept(self._told(turn, done))),
         )
         return replace(done, tests=written.judged(done.tests, there))
 
+    def _told(self, turn: Turn, done: Attempt) -> Turn:
+        return ran(turn, done, stale_in(turn, done, self._episode.turns))
+
     async def _ran(self, turn: Turn, done: Attempt) -> Turn:
-        stale = stale_in(turn, done, self._episode.turns)
-        turn = ran(turn, done, stale)
+        turn = self._told(turn, done)
         if not turn.accepted:
             return turn
         artifacts = await self._folder.artifacts(turn.files)
@@ -379,6 +380,19 @@ LOOKS = 4
 
 TOLD = 2_000
 """Characters that a model is told of what it wrote and cannot be carried out, which it cites."""
+
+
+def _kept(best: Turn, turn: Turn) -> Turn:
+    """Give the turn of a rejected attempt whose cell became the session when it ran again."""
+    note = "of all attempts at this step it was the best, and not all of its checks held"
+    reason = "; ".join(part for part in (turn.isolation_reason, note) if part)
+    return replace(
+        turn,
+        tests=best.tests,
+        signals=best.signals,
+        verdict=best.verdict,
+        isolation_reason=reason,
+    )
 
 
 def _bounded(move: Move) -> Move:

@@ -170,12 +170,15 @@ def fate(turn: Turn) -> str:
     """Tell what became of an attempt, in a word or two."""
     if turn.accepted:
         return "accepted"
-    return f"{'not judged' if unjudged(turn) else 'rejected'} ({turn.verdict})"
+    return f"{'not judged' if turn.verdict in _NOT_THE_MODEL_S else 'rejected'} ({turn.verdict})"
+
+
+_NOT_THE_MODEL_S = ("infra-error", "invalid-task")
 
 
 def unjudged(turn: Turn) -> bool:
-    """Tell whether trouble that is not the model's came before a reply was judged."""
-    return not turn.tried and turn.verdict in ("infra-error", "invalid-task")
+    """Tell whether trouble that is not the model's came before anything of a reply was tried."""
+    return not turn.tried and turn.verdict in _NOT_THE_MODEL_S
 
 
 def reason(turn: Turn) -> str:

@@ -54,6 +54,7 @@ after their episode's first pair of equal programs in a row.
 """
 
 BY_A_PERSON = Stop("stopped", "stopped by a person")
+AFTER_A_TURN = Stop("stopped", "stopped by a person after a turn")
 
 Compose = Callable[[State, Episode], Sequence[Message]]
 """From a state and the episode so far to the messages to send."""
@@ -94,6 +95,13 @@ class EpisodeRun(Run[Episode]):
     def resume(self) -> None:
         """Go on after `pause()`."""
         self._loop.call_soon_threadsafe(self._driver.resume)
+
+    def finish(self) -> None:
+        """Let the turn that has begun end, and the episode with it.
+
+        The result then has the stop reason "stopped", unless that turn has solved it.
+        """
+        self._loop.call_soon_threadsafe(self._driver.finish)
 
     @property
     def episode(self) -> Episode | None:
@@ -170,6 +178,7 @@ class Driver:
         self._scribe = ThreadPoolExecutor(1, "nbrefine-record")
         self._fold_task: asyncio.Task[Stop] | None = None
         self._stopping: Stop | None = None
+        self._last: Stop | None = None
         self._going = asyncio.Event()
         self._going.set()
 
@@ -180,6 +189,12 @@ class Driver:
     def resume(self) -> None:
         """Go on after `pause()`; runs on the portal."""
         self._going.set()
+
+    def finish(self) -> None:
+        """End the episode with the turn that has begun; runs on the portal."""
+        self._last = AFTER_A_TURN
+        if self.activity.doing == "paused":  # none has
+            self.stop(AFTER_A_TURN)
 
     def stop(self, why: Stop = BY_A_PERSON) -> None:
         """End the current call or cell and, with it, the episode; runs on the portal.
@@ -268,8 +283,10 @@ class Driver:
 
     def _decide(self) -> Stop | None:
         assert self.episode is not None
-        return self.episode.stop or (
-            self._rules.decide(self.episode.turns) if self._rules is not None else None
+        return (
+            self.episode.stop
+            or (self._rules.decide(self.episode.turns) if self._rules is not None else None)
+            or self._last
         )
 
     async def _ask(self, state: State) -> tuple[tuple[Message, ...], Reply]:

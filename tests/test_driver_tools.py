@@ -206,6 +206,49 @@ def test_stop_ends_a_pause() -> None:
     assert (model.requests, run.activity.doing) == ([], "ended")
 
 
+def test_finish_lets_the_turn_end_and_asks_no_more() -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def slowly(messages: Sequence[Message]) -> str:
+        asked.set()
+        assert answer.wait(60)
+        return "left"
+
+    model = ScriptedModel(slowly)
+    run = begun(Room(), model)
+    assert asked.wait(60)
+    run.finish()
+    answer.set()
+    episode = run.result(60)
+    assert episode.stop == Stop("stopped", "stopped by a person after a turn")
+    assert (len(episode.turns), len(model.requests)) == (1, 1)
+    run.finish()  # of an episode that has ended, nothing comes
+
+
+def test_finish_leaves_a_turn_that_solves_it_its_own_end() -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def slowly(messages: Sequence[Message]) -> str:
+        asked.set()
+        assert answer.wait(60)
+        return "out"
+
+    run = begun(Room(), ScriptedModel(slowly))
+    assert asked.wait(60)
+    run.finish()
+    answer.set()
+    assert run.result(60).solved
+
+
+def test_finish_ends_a_pause() -> None:
+    model = ScriptedModel(["out"])
+    run = begun(Room(), model, paused=True)
+    run.finish()
+    episode = run.result(60)
+    assert episode.stop == Stop("stopped", "stopped by a person after a turn")
+    assert model.requests == []
+
+
 def test_a_budget_is_asked_after_a_pause_not_before_it() -> None:
     budget = Budget(calls=1)
     model = ScriptedModel(["out"])

@@ -33,7 +33,7 @@ from nbrefine.models import Model
 from nbrefine.notebook import Recorder
 from nbrefine.redaction import clean_text
 from nbrefine.state import Action, State
-from nbrefine.stopping import StopRule
+from nbrefine.stopping import StopRule, repeated
 from nbrefine.values import (
     Episode,
     Extraction,
@@ -47,7 +47,7 @@ from nbrefine.values import (
 )
 
 ESCALATED_TEMPERATURE = 0.8
-"""Temperature from the first repeated answer on, where the caller's is lower.
+"""Temperature for the turn after a repeated reply of any kind, where the caller's is lower.
 
 At temperature 0 the same prompt gives the same answer: 3,758 of 5,318 logged repair calls came
 after their episode's first pair of equal programs in a row.
@@ -327,8 +327,10 @@ class Driver:
         drawn = self._sampling
         if self._seed is not None:
             drawn = replace(drawn, seed=1000 * self._seed + len(self.episode.turns) + 1)
-        escalated = getattr(state.hidden, "escalated", False)
-        if escalated and (drawn.temperature or 0.0) < ESCALATED_TEMPERATURE:
+        # Only some environments ask for another approach, and none does for a plan or a look.
+        escalated = getattr(state.hidden, "escalated", None)
+        again = escalated or (escalated is not None and repeated(self.episode.turns))
+        if again and (drawn.temperature or 0.0) < ESCALATED_TEMPERATURE:
             drawn = replace(drawn, temperature=ESCALATED_TEMPERATURE)
         return drawn
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from nbrefine.errors import UsageError
@@ -65,6 +65,26 @@ def sightings(turns: Sequence[Turn]) -> int:
     return sum(fingerprint(turn) == mark for turn in alike)
 
 
+def repeated(turns: Sequence[Turn]) -> bool:
+    """Tell whether the newest reply was given before, in its step or one turn before.
+
+    At temperature 0, it would go on like that.  What was looked at may be looked at again once
+    something else was done.
+    """
+    newest = turns[-1] if turns else None
+    if newest is None or newest.reply is None:
+        return False
+    earlier = list(turns[:-1])
+    if newest.kind == "inspection":
+        earlier = list(takewhile(lambda turn: turn.kind == "inspection", reversed(earlier)))
+    said = _said(newest)
+    return any(
+        turn.reply is not None and _said(turn) == said
+        for turn in earlier
+        if turn.step == newest.step or turn.number == newest.number - 1
+    )
+
+
 def fingerprint(turn: Turn) -> str:
     """Give a hash of what was tried and what came of it.
 
@@ -78,8 +98,11 @@ def fingerprint(turn: Turn) -> str:
 
 
 def _tried(turn: Turn) -> str:
-    if turn.code:
-        return _shape(turn.code)
+    return _shape(turn.code) if turn.code else _said(turn)
+
+
+def _said(turn: Turn) -> str:
+    """Give the reply as it stands, with its calls of tools."""
     if turn.reply is None:
         return ""
     calls = [(call.name, call.arguments, call.raw) for call in turn.reply.tool_calls]

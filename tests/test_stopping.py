@@ -11,10 +11,11 @@ from nbrefine.stopping import (
     StopRule,
     detect_cycle,
     fingerprint,
+    repeated,
     sightings,
     track_regression,
 )
-from nbrefine.values import CaseResult, Extraction, Reply, Stop, TestReport, Turn
+from nbrefine.values import CaseResult, Extraction, Reply, Stop, TestReport, ToolCall, Turn
 
 
 def attempt(
@@ -175,3 +176,25 @@ def test_on_real_logs_the_default_loses_fewer_fixes_than_detect_cycle(
     assert default.lost < handbook.lost / 2
     assert default.saved / default.calls == pytest.approx(0.62, abs=0.03)
     assert handbook.saved / handbook.calls == pytest.approx(0.69, abs=0.03)
+
+
+def said(number: int, text: str, *, kind: str = "attempt", step: int = 1) -> Turn:
+    calls = (ToolCall("inspect_variable", {"name": text.strip()}),) if kind == "inspection" else ()
+    return Turn(number, kind=kind, step=step, reply=Reply(text, tool_calls=calls))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["attempt", "plan", "answer", "inspection"])
+def test_a_reply_of_any_kind_that_comes_again_is_a_repeat(kind: str) -> None:
+    assert repeated([said(1, "a", kind=kind), said(2, " a\n", kind=kind)])
+    assert not repeated([said(1, "a", kind=kind), said(2, "b", kind=kind)])
+    assert repeated([said(1, "a", kind=kind), said(2, "a", kind=kind, step=2)])  # it was accepted
+    far = [said(1, "a", kind=kind), said(2, "b"), said(3, "a", kind=kind, step=2)]
+    assert not repeated(far)
+    assert not repeated([])
+    assert not repeated([Turn(1), Turn(2)])
+
+
+def test_a_look_is_no_repeat_once_something_was_done_since() -> None:
+    look = said(1, "df", kind="inspection")
+    assert not repeated([look, said(2, "x = 1"), said(3, "df", kind="inspection")])
+    assert repeated([look, said(2, "y", kind="inspection"), said(3, "df", kind="inspection")])

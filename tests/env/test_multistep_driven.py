@@ -131,3 +131,28 @@ def test_the_host_s_trouble_behind_an_accepted_cell_keeps_its_turn(
         ("oops", False),
         ("answer = 4", True),
     ]
+
+
+def test_a_reply_that_is_repeated_is_drawn_with_more_heat_whatever_it_is_about(
+    tmp_path: Path,
+) -> None:
+    look = '<tool_call>{"name": "inspect_variable", "arguments": {"name": "x"}}</tool_call>'
+    wrong = "```answer\nthree\n```"
+    replies = ["no plan", "no plan", "```python\nx = 3\n```", look, look, wrong, wrong, "ANSWER: 3"]
+    env = MultiStepEnvironment(
+        Task("Make x", answer=AnswerForm(pattern=r"\d")), cwd=tmp_path, planning="ask"
+    )
+    episode = EpisodeRun(Driver(env, ScriptedModel(replies))).result()
+    assert episode.solved
+    drawn = [turn.reply.sampling.temperature for turn in episode.turns if turn.reply]
+    kinds = [turn.kind for turn in episode.turns]
+    assert list(zip(kinds, drawn, strict=True)) == [
+        ("plan", 0.0),
+        ("plan", 0.0),
+        ("attempt", 0.8),
+        ("inspection", 0.0),
+        ("inspection", 0.0),
+        ("answer", 0.8),
+        ("answer", 0.0),
+        ("answer", 0.8),
+    ]

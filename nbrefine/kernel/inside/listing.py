@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -160,9 +161,10 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
     counted = rows * columns <= COUNTABLE
     names = frame.columns[:KEYS].tolist()
     arrays = _columns(frame, min(columns, COLUMNS))
+    complete = _complete(frame) if counted else range(columns)
     parts = []
-    for name, array in zip(names, arrays):  # noqa: B905  `strict` came after Python 3.9
-        missing = _missing(array) if counted else 0
+    for place, (name, array) in enumerate(zip(names, arrays)):  # noqa: B905  `strict` is younger
+        missing = 0 if place in complete else _missing(array)
         told = f", {missing:,} missing" if missing else ""
         parts.append(f"{_label(name)} ({dtype_name(array.dtype)}{told})")
     detail = ", ".join(parts) + _more(columns - len(parts), "columns")
@@ -187,6 +189,23 @@ def _columns(frame: Any, count: int) -> list[Any]:
     except AttributeError:  # another version may lack it
         return [frame.iloc[:, place] for place in range(count)]
     return list(itertools.islice(every, count))
+
+
+def _complete(frame: Any) -> Container[int]:
+    """Give the places of columns in which nothing is missing, as far as pandas has them together.
+
+    To look at many columns at once takes a tenth of the time, as they lie side by side in memory.
+    """
+    found: set[int] = set()
+    numpy = sys.modules["numpy"]
+    with contextlib.suppress(AttributeError), numpy.errstate(invalid="ignore"):
+        for block in frame._mgr.blocks:  # noqa: SLF001  another version may lack it
+            values = block.values
+            if type(values).__name__ == "ndarray" and values.dtype.kind == "f" and values.size:
+                least = values.min()  # of values that lack one it is NaN
+                if least == least:  # noqa: PLR0124
+                    found.update(block.mgr_locs)
+    return found
 
 
 def _missing(array: Any) -> int:

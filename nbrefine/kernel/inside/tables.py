@@ -7,13 +7,14 @@ nothing is read, of large ones, but what a sample takes.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from .builtin import Content, ranged
 from .guard import dtype_name
-from .walk import Parts, Walk
+from .walk import Parts, Walk, blocks
 
 
 def _array(walk: Walk, value: Any) -> Parts:
@@ -52,22 +53,34 @@ def _items(walk: Walk, array: Any) -> Parts:
         return head, ranged(array.size, lambda start, stop: at(start, stop).tolist()), False
     if dtype.char in "gG":  # a long double has bytes that are undefined
         return head, ranged(array.size, lambda start, stop: list(map(repr, at(start, stop)))), False
-    size = array.nbytes
-    walk.buffer(array.size, size, lambda start, stop: _bytes(at(start, stop)))
+    flat = _line(array)
+    pick = None if flat is None else lambda wanted: _bytes(flat[_chosen(flat.size, wanted)])
+    walk.buffer(array.size, array.nbytes, lambda start, stop: _bytes(at(start, stop)), pick)
     return head, None, False
 
 
 def _flat(array: Any) -> Callable[[int, int], Any]:
     """Give a function for ranges of the items in the order of the indices, whatever the layout."""
-    if array.ndim == 1:
-        return lambda start, stop: array[start:stop]
-    if array.flags.c_contiguous:
-        flat = array.reshape(-1)
+    flat, whole = _line(array), array.size
+    if flat is not None:
         return lambda start, stop: flat[start:stop]
-    whole = array.size
     return lambda start, stop: (
         array.reshape(-1) if stop - start == whole else array.flat[start:stop]
     )
+
+
+def _line(array: Any) -> Any:
+    """Give a view of the items in the order of the indices; None where that would be a copy."""
+    if array.ndim == 1:
+        return array
+    return array.reshape(-1) if array.flags.c_contiguous else None
+
+
+@functools.lru_cache(maxsize=2)  # the columns of a table follow each other
+def _chosen(length: int, wanted: int) -> Any:
+    """Give the positions of a sample."""
+    numpy = sys.modules["numpy"]
+    return numpy.concatenate([numpy.arange(*ends) for ends in blocks(length, wanted)])
 
 
 def _bytes(array: Any) -> Any:

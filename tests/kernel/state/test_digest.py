@@ -348,6 +348,19 @@ def test_a_large_table_is_sampled_evenly_and_says_so(kernel: Kernel) -> None:
         assert told(kernel, f"{source}\n{change}", "x").hash != before.hash, change
 
 
+def test_a_sample_is_the_same_items_however_an_array_lies_in_memory(kernel: Kernel) -> None:
+    first = "x = np.arange(3_000_000.0).reshape(1_500, 2_000).copy()"
+    hashes = {
+        told(kernel, f"{first}\n{layout}", "x").hash
+        for layout in ("", "x = np.asfortranarray(x)", "x = np.repeat(x, 2, axis=1)[:, ::2].copy()")
+    }
+    assert len(hashes) == 1
+    column = "x = np.arange(3_000_000.0)"
+    spaced = "x = pd.Series(np.repeat(x, 3).reshape(-1, 3)[:, 1])"
+    series = (f"{column}\nx = pd.Series(x)", f"{column}\n{spaced}")
+    assert len({told(kernel, f"import pandas as pd\n{each}", "x").hash for each in series}) == 1
+
+
 @pytest.mark.parametrize(
     ("source", "change"),
     [

@@ -27,6 +27,23 @@ def test_only_names_of_the_user_are_listed_in_the_order_of_binding(kernel: Kerne
     assert [variable.name for variable in kernel.variables().result()] == ["a"]
 
 
+def test_missing_values_are_counted_by_column_beside_infinite_ones(kernel: Kernel) -> None:
+    frames = listed(
+        kernel,
+        "import numpy as np, pandas as pd\n"
+        "some = pd.DataFrame({'a': [np.inf, -np.inf], 'b': [np.nan, 1], 'c': [np.nan, np.nan]})\n"
+        "none = pd.DataFrame({'a': [np.inf, -np.inf], 'b': [0.0, 1.0]})\n"
+        "parts = none.assign(c=[None, 'x'], d=[np.nan, 1], e=[1, 2])\n"
+        "np.seterr(all='raise')",
+    )
+    kernel.run("np.seterr(all='warn')").result()
+    assert frames["some"].detail == "a (float64), b (float64, 1 missing), c (float64, 2 missing)"
+    assert frames["none"].detail == "a (float64), b (float64)"
+    assert frames["parts"].detail == (
+        "a (float64), b (float64), c (str, 1 missing), d (float64, 1 missing), e (int64)"
+    )
+
+
 def test_a_frame_tells_shape_columns_types_missing_values_and_two_rows(kernel: Kernel) -> None:
     frame = listed(
         kernel,

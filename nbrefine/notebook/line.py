@@ -20,7 +20,7 @@ def words(episode: Episode, turn: Turn) -> tuple[str, str, str, str, str]:
     tokens = f"{turn.reply.usage.total_tokens} tokens, " if turn.reply else ""
     return (
         f"turn {turn.number}, step {turn.step}" if stepped else f"turn {turn.number}",
-        steps.brief(turn) if stepped else turn.verdict,
+        steps.brief(turn) if stepped else wording.called(turn),
         tests,
         f"{tokens}{turn.seconds:.1f} s",
         _reason(*(steps.by_expression([turn]) if episode.plans else [turn])),

@@ -297,7 +297,7 @@ def brief(turn: Turn) -> str:
         case "answer":
             return "answer" if good else "no answer"
         case _:
-            return "accepted" if turn.accepted else turn.verdict
+            return "accepted" if turn.accepted else wording.called(turn)
 
 
 def headline(turn: Turn) -> str:

@@ -170,7 +170,20 @@ def fate(turn: Turn) -> str:
     """Tell what became of an attempt, in a word or two."""
     if turn.accepted:
         return "accepted"
-    return f"{'not judged' if turn.verdict in _NOT_THE_MODEL_S else 'rejected'} ({turn.verdict})"
+    return f"{'not judged' if turn.verdict in _NOT_THE_MODEL_S else 'rejected'} ({called(turn)})"
+
+
+def called(turn: Turn) -> str:
+    """Give a turn's verdict as a reader is told it: that a person stopped it is no fault."""
+    if turn.verdict != "infra-error":
+        return turn.verdict
+    by_person = turn.extraction.reason.endswith(STOPPED) or turn.feedback.startswith(NOT_LET)
+    return STOPPED if by_person else turn.verdict
+
+
+STOPPED, NOT_LET = "stopped by a person", "A person did not let"
+"""How the reason of a turn ends during which a run was stopped, and the feedback begins of one
+that a person was asked about."""
 
 
 _NOT_THE_MODEL_S = ("infra-error", "invalid-task")

@@ -13,7 +13,8 @@ import nbrefine
 from nbrefine.errors import NbrefineError, RecordError, UsageError
 from nbrefine.kernel import Kernel
 from nbrefine.loop import refine
-from nbrefine.notebook import Recorder
+from nbrefine.notebook import Recorder, wording
+from nbrefine.notebook.line import line
 from nbrefine.solving import branch_off, resume, solve, start_resuming, start_solving
 from nbrefine.values import Episode, GradeNote, Message
 
@@ -371,6 +372,8 @@ def test_a_run_that_is_stopped_goes_on_later(tmp_path: Path) -> None:
     assert stopped.stop is not None
     assert stopped.stop.reason == "stopped"
     assert [turn.verdict for turn in stopped.turns] == ["solved", "infra-error"]
+    assert wording.fate(stopped.turns[1]) == "not judged (stopped by a person)"
+    assert "  stopped by a person  " in line(stopped, stopped.turns[1])
     assert not list(tmp_path.glob("*.undo"))
     assert resume(record, model=[ON, WRITE]).solved
     assert (tmp_path / "log.txt").read_text() == "12"

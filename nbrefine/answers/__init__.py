@@ -7,6 +7,15 @@ from __future__ import annotations
 
 from nbrefine.answers.fields import fields_form, fields_of, only_fields
 from nbrefine.answers.forms import form_of
-from nbrefine.answers.said import described, problem, spoken
+from nbrefine.answers.said import described, problem, reminder, spoken
 
-__all__ = ["described", "fields_form", "fields_of", "form_of", "only_fields", "problem", "spoken"]
+__all__ = [
+    "described",
+    "fields_form",
+    "fields_of",
+    "form_of",
+    "only_fields",
+    "problem",
+    "reminder",
+    "spoken",
+]

@@ -49,6 +49,21 @@ def _fields(form: AnswerForm, language: str) -> str:
     return f"{told}\n\nLet it end like this, with the values it has computed:\n{code}"
 
 
+def reminder(form: AnswerForm) -> str:
+    """Repeat in short what an answer looks like, for one that does not; "" for files."""
+    if form.kind == "value":
+        told = f"The answer must be in the variable `{form.variable}`, put there by a cell:"
+        return f"{told}\n{fenced(f'{form.variable} = …', 'python')}"
+    if form.kind == "files":
+        return ""  # what is missing has been named
+    # A place that is not filled is told from a value, where it is copied as it stands.
+    fields = " ".join(f"@{name}[{{{name}}}]" for name in form.fields)
+    words = " ".join(form.told.split())
+    told = f": {words}" if words and len(words) <= SHOWN and not fields else ""
+    like = fenced(fields or "the answer", "answer")
+    return f"The answer must look like this{told or ':'}\n{like}"
+
+
 def _choices(form: AnswerForm) -> Iterator[str]:
     """Show in code how a field gets one of its choices: small models give a truth value else."""
     for name in form.fields:
@@ -108,7 +123,7 @@ def _said(text: str) -> str | None:
 
 
 def _fields_problem(found: Mapping[str, str], form: AnswerForm) -> str:
-    missing = [name for name in form.fields if name not in found]
+    missing = [name for name in form.fields if not found.get(name)]
     if missing:
         return f"The answer lacks {' '.join(f'@{name}[…]' for name in missing)}."
     told = (_value_problem(name, found[name], form.told) for name in form.fields)

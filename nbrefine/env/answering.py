@@ -32,6 +32,8 @@ class Judged:
     """Why not, fit to be fed back."""
     tests: TestReport | None = None
     """What the checks said; None where there are none, or they were not reached."""
+    misshapen: bool = False
+    """Whether it is not in the form that is asked for."""
 
 
 def given_by(turn: Turn, form: AnswerForm) -> str | None:
@@ -94,9 +96,9 @@ class Answering:
         read = reading.get(form.kind)
         found = await read() if read is not None else _in_words(said, form, number)
         if isinstance(found, str):
-            return Judged(None, found)
+            return Judged(None, found, misshapen=True)
         if told := problem(found.text, form):
-            return Judged(None, told)
+            return Judged(None, told, misshapen=True)
         report = await self.checked(episode.task, form, point)
         if report is not None and any(turn.files is not None for turn in episode.accepted):
             there = await written.lying_there(self._folder, form.postconditions, episode)

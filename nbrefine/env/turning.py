@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import takewhile
 
+from nbrefine.answers import reminder
 from nbrefine.briefing import shortened, turn_feedback
 from nbrefine.env import written
 from nbrefine.env.answering import Answering, Judged, given_by, normal
@@ -236,7 +237,9 @@ class Turning:
             verdict="solved" if accepted else "failed",
             signals=SignalBundle((Signal("answer", RewardType.OUTCOME, 1.0 if accepted else 0.0),)),
         )
-        turn = self._fed_back(turn, _refusal(judged), move)
+        form = self._episode.task.answer
+        like = reminder(form) if form is not None and judged.misshapen else ""
+        turn = self._fed_back(turn, "\n".join(filter(None, (_refusal(judged), like))), move)
         return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged, self._episode))
 
     async def _judged(
@@ -259,7 +262,16 @@ class Turning:
         )
         # What was read of a reply explains itself; a tool's trouble is told as it is.
         told = "" if move.problem == move.extraction.reason and not _called(turn) else move.problem
+        if not cut and not _called(turn):
+            move = replace(move, note="\n\n".join(filter(None, (move.note, self._reminder()))))
         return replace(here, turn=self._fed_back(turn, told, move))
+
+    def _reminder(self) -> str:
+        """Say how an answer looks, to who may have meant one; "" where none can be given yet."""
+        form = self._episode.task.answer
+        if form is None or not self._episode.accepted or pending(self._episode):
+            return ""
+        return reminder(form)
 
     async def _run(self, here: Turned, move: RunCell, action: Action, now: Progress) -> Turned:
         turn = replace(here.turn, extraction=move.extraction)

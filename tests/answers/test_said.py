@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbrefine.answers import described, problem, spoken
+from nbrefine.answers import described, problem, reminder, spoken
 from nbrefine.values import AnswerForm
 
 TEXT = AnswerForm("text")
@@ -151,3 +151,35 @@ def test_every_problem_of_the_fields_is_told() -> None:
 def test_a_long_value_is_told_in_short() -> None:
     form = fields('@a[x] where "x" is a number.')
     assert len(problem(f"@a[{'word ' * 200}]", form)) < 200
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        (
+            FIELDS,
+            "The answer must look like this:\n```answer\n@mean[{mean}] @sd[{sd}]\n```",
+        ),
+        (
+            AnswerForm(told="a number\nwith one place"),
+            "The answer must look like this: a number with one place\n```answer\nthe answer\n```",
+        ),
+        (TEXT, "The answer must look like this:\n```answer\nthe answer\n```"),
+        (
+            AnswerForm("value", variable="mean"),
+            (
+                "The answer must be in the variable `mean`, put there by a cell:\n"
+                "```python\nmean = …\n```"
+            ),
+        ),
+        (AnswerForm("files", files=("a.csv", "b.csv")), ""),
+    ],
+)
+def test_who_answers_in_another_form_is_shown_it(form: AnswerForm, told: str) -> None:
+    assert reminder(form) == told
+
+
+def test_the_example_of_fields_is_no_answer_itself() -> None:
+    shown = spoken(reminder(FIELDS), FIELDS)
+    assert shown is not None
+    assert "not a value" in problem(shown, FIELDS)

@@ -614,3 +614,20 @@ def test_settings_out_of_range_are_refused() -> None:
             MultiStepEnvironment(Task("t"), **settings)
     with pytest.raises(UsageError):
         MultiStepEnvironment([])
+
+
+FORM = AnswerForm("fields", fields=("mean",))
+
+
+@pytest.mark.parametrize("words", ["```answer\nIt is three.\n```", "It is three."])
+def test_an_answer_in_plain_words_is_told_how_one_looks(kernel: Kernel, words: str) -> None:
+    like = "The answer must look like this:\n```answer\n@mean[{mean}]\n```"
+    with MultiStepEnvironment(Task("The mean", answer=FORM), kernel=kernel) as env:
+        state = driven(env, text("It is three."))
+        assert like not in newest(state).feedback  # nothing has been done yet
+        for action in (cell("mean = 3"), text(words)):
+            state = env.step(state, action).next_state
+        assert like in newest(state).feedback
+        state = env.step(state, cell("print('@mean[]')")).next_state
+        state = env.step(state, text("@mean[3]")).next_state
+    assert episode_of(state).solved

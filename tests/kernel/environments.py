@@ -1,6 +1,7 @@
 """Small virtual environments with an ipykernel of their own, and without nbrefine.
 
-They are made once and kept in the user's cache folder, some 100 MB each.
+They are made once and kept in the user's cache folder, some 100 MB each; those that borrow hold
+only what the tests' own environment lacks.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import platformdirs
@@ -64,13 +67,15 @@ class Environment:
         return found
 
 
-def environment(release: str, requirement: str) -> Environment | None:
+def environment(release: str, requirement: str, *, borrow: bool = False) -> Environment | None:
     """Give an environment in which a requirement is installed; None without such an interpreter.
 
     Parameters
     ----------
     release: of Python, such as "3.12"; any but the running one is looked for on PATH.
     requirement: as pip reads it, or several of them with blanks between.
+    borrow: use the packages that run the tests where they meet the requirement, which spares
+        minutes with large ones; only for the running release.
 
     Raises
     ------
@@ -84,12 +89,21 @@ def environment(release: str, requirement: str) -> Environment | None:
     words = "".join(each if each.isalnum() or each in ".-" else "_" for each in requirement)
     folder = cache / f"python{release}-{words}"
     wanted = {"python": os.path.realpath(python), "requirement": requirement}
+    if borrow:
+        folder = folder.with_name(f"{folder.name}-borrowing")
+        wanted |= {"from": sys.prefix, "borrowed": " ".join(_packages_here())}
     with FileLock(f"{folder}.lock"):
         if not _is_there(folder, wanted):
-            _make(folder, python, requirement)
+            _make(folder, python, requirement, borrow=borrow)
             (folder / _DONE).write_text(json.dumps(wanted))
-    (about,) = folder.glob("lib/python*/site-packages/ipykernel-*.dist-info")
-    return Environment(folder, release, about.name.split("-")[1].removesuffix(".dist"))
+    abouts = [*folder.glob("lib/python*/site-packages/ipykernel-*.dist-info")]
+    names = [each.name for each in abouts] or [f"ipykernel-{metadata.version('ipykernel')}"]
+    return Environment(folder, release, names[0].split("-")[1].removesuffix(".dist"))
+
+
+def _packages_here() -> list[str]:
+    """Give each package of the running environment with its version."""
+    return sorted(f"{each.name}=={each.version}" for each in metadata.distributions())
 
 
 def _interpreter(release: str) -> str | None:
@@ -114,15 +128,23 @@ def _is_there(folder: Path, wanted: dict[str, str]) -> bool:
         return False
 
 
-def _make(folder: Path, python: str, requirement: str) -> None:
+def _make(folder: Path, python: str, requirement: str, *, borrow: bool) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     install = [sys.executable, "-m", "pip", "--python", str(folder), "install", "--quiet"]
-    packages = requirement.split()
-    for command in ([python, "-m", "venv", "--without-pip", str(folder)], [*install, *packages]):
-        ran = _ran(*command)
-        if ran.returncode:
-            last = "\n".join((ran.stdout + ran.stderr).splitlines()[-5:])
-            raise CannotBeMade(f"{' '.join(command)} failed:\n{last}")
+    _must([python, "-m", "venv", "--without-pip", str(folder)])
+    if borrow:
+        # What pip adds comes before it on the path, so that other versions than here may be asked.
+        (site,) = folder.glob("lib/python*/site-packages")
+        here = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+        (site / "borrowed.pth").write_text("\n".join(sorted(here)) + "\n")
+    _must([*install, *requirement.split()])
+
+
+def _must(command: list[str]) -> None:
+    ran = _ran(*command)
+    if ran.returncode:
+        last = "\n".join((ran.stdout + ran.stderr).splitlines()[-5:])
+        raise CannotBeMade(f"{' '.join(command)} failed:\n{last}")
 
 
 def _ran(*command: str) -> subprocess.CompletedProcess[str]:

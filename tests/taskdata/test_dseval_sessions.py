@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from nbrefine.taskdata.dseval.verdicts import Check
 from tests.conftest import missing
 from tests.kernel import environments
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 PACKAGES = (
     "ipykernel==7.4.0 pandas==3.1.1 numpy==2.4.6 scikit-learn==1.9.1 scipy==1.17.1 "
@@ -46,6 +45,9 @@ DIFFERENCES = Path(__file__).with_name("dseval_differences.tsv")
 
 SLOW = {"kaggle/students-performance"}
 """Whose third question takes a processor for ten seconds, and is judged by running it twice."""
+
+Key = tuple[str, int]
+"""A set's id, and the number of a row in it."""
 
 Visit = Callable[[Kernel, ProblemSet, Question], Awaitable[object]]
 
@@ -102,7 +104,7 @@ def sets(folder: Path) -> dict[str, ProblemSet]:
 
 
 @pytest.fixture(scope="module")
-def recorded(folder: Path) -> dict[tuple[str, int], dict[str, Any]]:
+def recorded(folder: Path) -> dict[Key, dict[str, Any]]:
     rows = lines(folder / "recorded_coml_gpt35.jsonl")
     return {(row["set_id"], row["question_index"]): row for row in rows}
 
@@ -114,7 +116,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     try:
-        made = environments.environment("{}.{}".format(*sys.version_info[:2]), PACKAGES)
+        made = environments.environment(environments.RUNNING, PACKAGES, borrow=True)
     except environments.CannotBeMade as error:
         missing(f"an environment with {PACKAGES} ({error})")
         raise
@@ -136,41 +138,67 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
             yield Warm(plain, full, folder)
 
 
-def test_all_437_references_run_or_fail_as_they_were_recorded_to(
-    warm: Warm, sets: dict[str, ProblemSet], folder: Path
-) -> None:
-    expected = {
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What one walk through all sets has found, row by row."""
+
+    ran: dict[Key, tuple[str, str]] = field(default_factory=dict)
+    """How each row's own code ended: its status, and the class of its error or ""."""
+    references: dict[Key, Judgement] = field(default_factory=dict)
+    """What became of references that were judged as answers."""
+    answers: dict[Key, str] = field(default_factory=dict)
+    """The recorded answers' verdicts, or "not judged"."""
+
+
+@pytest.fixture(scope="module")
+def reference_run(folder: Path) -> dict[Key, tuple[str, str]]:
+    return {
         (row["set_id"], row["step"]): (row["status"], row["error"].partition(":")[0])
         for row in lines(folder / "reference_run.jsonl")
     }
-    found: dict[tuple[str, int], tuple[str, str]] = {}
+
+
+@pytest.fixture(scope="module")
+def walked(
+    warm: Warm,
+    sets: dict[str, ProblemSet],
+    recorded: dict[Key, dict[str, Any]],
+    reference_run: dict[Key, tuple[str, str]],
+) -> Walked:
+    """Judge on each set's session what is to be judged before its row, then run that."""
+    found = Walked()
+    chosen = {one for one in list(sets)[::6] if one not in SLOW} | {MODELS}
+    runs = {key for key, (status, _) in reference_run.items() if status == "ok"}
 
     async def visit(kernel: Kernel, one: ProblemSet, row: Question) -> None:
+        key = one.id, row.number
+        if row.asked and one.id not in SLOW:
+            try:
+                judged = await judge(kernel, row, recorded[key]["code"])
+                found.answers[key] = judged.verdict
+            except InvalidTaskError:
+                found.answers[key] = "not judged"
+        if row.asked and one.id in chosen and key in runs - UNTESTABLE:
+            found.references[key] = await judge(kernel, row, row.code)
         ran = await kernel.run(row.code, timeout=300)
-        found[one.id, row.number] = (ran.status, ran.error.ename if ran.error else "")
+        found.ran[key] = (ran.status, ran.error.ename if ran.error else "")
 
     warm.walk(sets.values(), visit)
-    assert len(found) == 437
-    assert Counter(status for status, _ in found.values()) == {"ok": 407, "error": 30}
-    assert {key: told for key, told in found.items() if told != expected[key]} == {}
+    return found
 
 
-def test_references_are_judged_correct_wherever_they_run(
-    warm: Warm, sets: dict[str, ProblemSet], folder: Path
+def test_all_437_references_run_or_fail_as_they_were_recorded_to(
+    walked: Walked, reference_run: dict[Key, tuple[str, str]]
 ) -> None:
+    assert len(walked.ran) == 437
+    assert Counter(status for status, _ in walked.ran.values()) == {"ok": 407, "error": 30}
+    different = {key: told for key, told in walked.ran.items() if told != reference_run[key]}
+    assert different == {}
+
+
+def test_references_are_judged_correct_wherever_they_run(walked: Walked) -> None:
     """Every sixth set and one with models, so that each kind of check is among them."""
-    runs = {(row["set_id"], row["step"]) for row in lines(folder / "reference_run.jsonl")
-            if row["status"] == "ok"}  # fmt: skip
-    chosen = {one.id: one for one in list(sets.values())[::6] if one.id not in SLOW}
-    chosen[MODELS] = sets[MODELS]
-    verdicts: dict[tuple[str, int], Judgement] = {}
-
-    async def visit(kernel: Kernel, one: ProblemSet, row: Question) -> None:
-        if row.asked and (one.id, row.number) in runs - UNTESTABLE:
-            verdicts[one.id, row.number] = await judge(kernel, row, row.code)
-        await kernel.run(row.code, timeout=300)
-
-    warm.walk(chosen.values(), visit)
+    verdicts = walked.references
     assert {key: judged for key, judged in verdicts.items() if not judged.correct} == {}
     checks = Counter(remark.check for judged in verdicts.values() for remark in judged.remarks)
     assert len(verdicts) > 50
@@ -193,20 +221,9 @@ UNTESTABLE = {("so/pandaseval-022", 1), ("so/pandaseval-099", 1)}
 
 
 def test_recorded_answers_get_the_recorded_verdicts_but_for_those_listed(
-    warm: Warm, sets: dict[str, ProblemSet], recorded: dict[tuple[str, int], dict[str, Any]]
+    walked: Walked, recorded: dict[Key, dict[str, Any]]
 ) -> None:
-    verdicts: dict[tuple[str, int], str] = {}
-
-    async def visit(kernel: Kernel, one: ProblemSet, row: Question) -> None:
-        if row.asked:
-            try:
-                judged = await judge(kernel, row, recorded[one.id, row.number]["code"])
-                verdicts[one.id, row.number] = judged.verdict
-            except InvalidTaskError:
-                verdicts[one.id, row.number] = "not judged"
-        await kernel.run(row.code, timeout=300)
-
-    warm.walk((one for one in sets.values() if one.id not in SLOW), visit)
+    verdicts = walked.answers
     listed = {
         (name, int(number)): (was, now)
         for name, number, was, now, _ in (

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from nbrefine.answers.asked import Asked, plain
 from nbrefine.answers.fields import fields_of
+from nbrefine.answers.matching import matches
 from nbrefine.source import fenced, parse
 from nbrefine.values import AnswerForm
 
@@ -78,7 +79,8 @@ def problem(text: str, form: AnswerForm) -> str:
     """Say what keeps an answer from being in its form, fit to be fed back; "" where nothing does.
 
     Choices and numbers that `told` asks of a field are looked for, such as `"response" is either
-    "yes" or "no"`; whatever it says besides is not.
+    "yes" or "no"`; whatever it says besides is not.  With a pattern, it belongs into a worker
+    thread: see `matches`.
 
     Parameters
     ----------
@@ -88,9 +90,16 @@ def problem(text: str, form: AnswerForm) -> str:
         told = _fields_problem(fields_of(text), form)
     else:
         told = "" if text.strip() or form.kind == "files" else "The answer is blank."
-    if not told and form.pattern and re.fullmatch(form.pattern, text.strip()) is None:
-        told = f"The answer does not match the pattern {form.pattern}"
+    if not told and form.pattern:
+        told = _PATTERN[matches(form.pattern, text.strip())].format(form.pattern)
     return told
+
+
+_PATTERN = {
+    True: "",
+    False: "The answer does not match the pattern {}",
+    None: "It takes too long to tell whether the answer matches the pattern {}",
+}
 
 
 def spoken(text: str, form: AnswerForm) -> str | None:
@@ -139,8 +148,7 @@ def _value_problem(name: str, value: str, told: str) -> str:
         choices = " or ".join(map(repr, asked.choices))
         return f"`{name}` is {shown!r}, but must be {choices}.{_choosing(name, value, asked)}"
     if asked.number and not _is_number(value):
-        missing = " Are there missing values? Leave them out." if plain(value) == "nan" else ""
-        return f"`{name}` is {shown!r}, but must be a number.{missing}"
+        return f"`{name}` is {shown!r}, but must be a number."
     if asked.explained and value == asked.placeholder:
         return f"`{name}` is {shown!r}, which only stands for the value. Put the value there."
     return ""
@@ -163,7 +171,8 @@ def _unfilled(value: str) -> bool:
 
 
 def _is_number(value: str) -> bool:
+    """Tell a number; NaN is one, as it may be what is right, and infinity is none."""
     try:
-        return math.isfinite(float(value.strip("\"'").replace(",", "")))
+        return not math.isinf(float(value.strip("\"'").replace(",", "")))
     except ValueError:
         return False

@@ -5,6 +5,7 @@ A form tells how an answer looks; that it is right is said by checks alone, wher
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ class Answering:
         found = await read() if read is not None else _in_words(said, form, number)
         if isinstance(found, str):
             return Judged(None, found, misshapen=True)
-        if told := problem(found.text, form):
+        if told := await asyncio.to_thread(problem, found.text, form):
             return Judged(None, told, misshapen=True)
         report = await self.checked(episode.task, form, point)
         if report is not None and any(turn.files is not None for turn in episode.accepted):

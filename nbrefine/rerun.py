@@ -205,15 +205,15 @@ def _cells(episode: Episode) -> Iterator[_Cell]:
     if setup:
         yield _Cell(SETUP, setup)
     checks = {
-        id(step.accepted): _Cell(checks_id(step.number), tests_of(step.checks), checks=True)
+        step.accepted.number: _Cell(checks_id(step.number), tests_of(step.checks), checks=True)
         for step in steps_of(episode)
-        if step.held is not None
+        if step.held is not None and step.accepted is not None
     }
     for turn, cell in zip(episode.turns, turn_ids(episode), strict=True):
         if turn.accepted and (source := runnable(turn)) is not None:
             yield _Cell(cell, source, turn)
-        if id(turn) in checks:
-            yield checks[id(turn)]
+        if turn.number in checks:
+            yield checks[turn.number]
     if episode.solved and (asked := answer_checks(episode)):
         yield _Cell(ANSWER_CHECKS, tests_of(asked), checks=True)
 

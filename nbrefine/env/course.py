@@ -8,6 +8,7 @@ from typing import Literal
 
 from nbrefine.planning import Progress, StepLimits, counted, progress
 from nbrefine.planning.plans import done_by, standing
+from nbrefine.planning.progress import numbered
 from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Stop, Subtask, TestReport, Turn
 
@@ -112,17 +113,21 @@ def gave_up(episode: Episode, now: Progress, why: str = "") -> Stop:
 
 def _told(episode: Episode, number: int, why: str) -> str:
     goal = _goal(episode, number)
-    turns = [turn for turn in episode.turns if turn.step == number]
+    turns = numbered([turn for turn in episode.turns if turn.step == number])
     tried = [turn for turn in turns if turn.tried]
-    if not tried:
+    mute = sum(
+        turn.verdict in ("no-code", "incomplete-reply") for turn in turns if turn.kind == "attempt"
+    )
+    refused = sum(turn.kind == "answer" for turn in turns)
+    counts = [counted(len(tried), "attempt")] if tried else []
+    counts += [f"{mute:,} {'reply' if mute == 1 else 'replies'} without code"] if mute else []
+    counts += [f"{counted(refused, 'answer')} not taken"] if refused else []
+    if not counts:
         reason = f": {why[:1].lower()}{why[1:]}" if why else ""
         return f"{goal} was given up without an attempt{reason}"
-    count = counted(len(tried), "attempt")
-    # Attempts are numbered as the turns of a step are, among which may be looks and answers.
-    among = f" in {counted(len(turns), 'turn')}" if len(turns) > len(tried) else ""
-    best = max(tried, key=lambda turn: (turn.result is not None, *turn.score))
-    named = f" (the best was attempt {best.attempt}, {_outcome(best)})"
-    return f"{goal} was given up after {count}{among}{named}"
+    best = max(tried, key=lambda turn: (turn.result is not None, *turn.score), default=None)
+    named = f" (the best was attempt {best.attempt}, {_outcome(best)})" if best else ""
+    return f"{goal} was given up after {' and '.join(counts)}{named}"
 
 
 def _goal(episode: Episode, number: int) -> str:

@@ -157,7 +157,7 @@ class Turning:
             extraction = Extraction("no-code", reason="The reply holds a plan.")
             return self._nothing(here, Nothing(extraction, told, move.note))
         if not told:
-            here, decision = await self._let(here, move, action)
+            here, decision = await self._let(here, move, action, now)
             if decision.action in ("reject", "stop"):
                 return self._refused(here, move, decision.reason, decision.action == "stop")
         turn = replace(here.turn, kind="plan", verdict="failed" if told else "solved")
@@ -174,13 +174,15 @@ class Turning:
         )
         return replace(here, turn=turn, plan=plan)
 
-    async def _let(self, here: Turned, move: MakePlan, action: Action) -> tuple[Turned, Decision]:
+    async def _let(
+        self, here: Turned, move: MakePlan, action: Action, now: Progress
+    ) -> tuple[Turned, Decision]:
         """Ask whether the checks of a plan, which are the model's code, may run."""
         checks = [each for subtask in move.subtasks for each in subtask.postconditions]
         if not checks:
             return here, Decision("approve")
         code = "\n".join(each.source for each in checks)
-        step, attempt = here.turn.step, here.turn.attempt
+        step, attempt = here.turn.step, _next_attempt(now)
         goal = "Checks that are to run after the cells of a plan"
         proposal = Proposal(code, step, goal, action.text or "", attempt, "checks")
         asked = time.monotonic()
@@ -277,7 +279,8 @@ class Turning:
         turn = replace(here.turn, extraction=move.extraction)
         if action.code is None:
             goal = now.subtask.goal if now.subtask is not None else self._episode.task.prompt
-            proposal = Proposal(turn.code, turn.step, goal, action.text or "", turn.attempt)
+            attempt = _next_attempt(now)
+            proposal = Proposal(turn.code, turn.step, goal, action.text or "", attempt)
             asked = time.monotonic()
             decision = await decided(self._approve, proposal)
             here = replace(here, waited=time.monotonic() - asked)
@@ -414,6 +417,10 @@ def _bounded(move: Move) -> Move:
     reason = shortened(move.extraction.reason, TOLD)
     extraction = replace(move.extraction, reason=reason)
     return replace(move, extraction=extraction, problem=shortened(move.problem, TOLD))
+
+
+def _next_attempt(now: Progress) -> int:
+    return 1 + sum(turn.tried for turn in now.turns)
 
 
 def _no_plan(now: Progress) -> str:

@@ -68,7 +68,7 @@ def _steps(episode: Episode) -> str:
         [
             f"[{plain(step.title)}](#{_anchor(step.title)})",
             plain(step.told),
-            str(len(step.turns)),
+            str(len(step.turns) if episode.plans else step.attempts),
             plain(steps.checks_told(episode, wording.chosen_of(step.turns))),
         ]
         for step in steps.steps_of(episode)

@@ -8,6 +8,7 @@ from nbrefine.notebook import form, steps, wording
 from nbrefine.notebook.form import Cell
 from nbrefine.notebook.markdown import fence, one_line, plain, span, table
 from nbrefine.notebook.steps import Step
+from nbrefine.planning import counted
 from nbrefine.postconditions import cell_of, tests_of
 from nbrefine.values import Episode, Postcondition, Turn
 
@@ -62,8 +63,10 @@ def _plan(step: Step) -> Cell:
 
 def _story(step: Step) -> str:
     told = step.told
-    what = "attempt" if step.fate == "unplanned" else "turn"
-    many = f"{len(step.turns)} {what}{'' if len(step.turns) == 1 else 's'}"
+    many = counted(len(step.turns), "turn")
+    if step.fate == "unplanned":
+        others = f" in {many}" if len(step.turns) > step.attempts else ""
+        many = f"{counted(step.attempts, 'attempt')}{others}"
     if step.subtask is None:
         return f"{many}, {told}."
     needs = steps.needs(step.subtask) if step.fate != "blocked" else ""
@@ -90,9 +93,9 @@ def _told(check: Postcondition) -> str:
 def _turn(episode: Episode, step: Step, turn: Turn, cell_id: str) -> Cell:
     if turn.accepted:
         return _accepted(turn, cell_id)
-    if turn.kind != "attempt":
+    if not wording.is_attempt(episode, turn):
         return _said(episode, turn, cell_id)
-    return _rejected(episode, turn, len(step.turns), cell_id)
+    return _rejected(episode, turn, step.attempts, cell_id)
 
 
 def _accepted(turn: Turn, cell_id: str) -> Cell:
@@ -117,7 +120,8 @@ def _said(episode: Episode, turn: Turn, cell_id: str) -> Cell:
         *(["Feedback to the model:", fence(turn.feedback, lines=40)] if turn.feedback else []),
         "</details>",
     ]
-    return form.markdown(cell_id, turn.kind, parts)
+    role = "rejected" if turn.kind == "attempt" else turn.kind
+    return form.markdown(cell_id, role, parts)
 
 
 def _rejected(episode: Episode, turn: Turn, of: int, cell_id: str) -> Cell:

@@ -11,7 +11,7 @@ from typing import Literal
 from nbrefine.notebook import wording
 from nbrefine.notebook.markdown import one_line
 from nbrefine.planning.plans import begun, standing
-from nbrefine.values import Answer, Episode, Plan, Postcondition, Subtask, TestReport, Turn
+from nbrefine.values import Answer, Episode, Plan, Postcondition, Subtask, TestReport, Turn, Verdict
 
 Fate = Literal[
     "done",
@@ -48,6 +48,8 @@ class Step:
     fate: Fate
     lacks: tuple[int, ...] = ()
     """Numbers of the steps for want of which it is blocked."""
+    attempts: int = 0
+    """How many of the turns were attempts."""
 
     @property
     def title(self) -> str:
@@ -106,7 +108,9 @@ def steps_of(episode: Episode) -> list[Step]:
     for number in sorted({*turns, *range(1, len(subtasks) + 1)}):
         subtask = subtasks[number - 1] if 1 <= number <= len(subtasks) else None
         lacks = tuple(sorted(missing.intersection(subtask.needs))) if subtask is not None else ()
-        step = Step(number, tuple(turns.get(number, ())), subtask, "unplanned", lacks)
+        here = turns.get(number, ())
+        attempts = sum(wording.is_attempt(episode, turn) for turn in here)
+        step = Step(number, here, subtask, "unplanned", lacks, attempts)
         step = replace(step, fate=_fate(episode, step, replaced))
         if step.fate in ("given-up", "replaced", "blocked"):
             missing.add(number)
@@ -150,8 +154,7 @@ def _only_answers(turns: Sequence[Turn]) -> bool:
 
 def in_steps(episode: Episode) -> bool:
     """Tell whether an episode was worked on in steps, or may be."""
-    several = any(turn.step > 1 for turn in episode.turns)
-    return bool(episode.plans) or episode.task.answer is not None or several
+    return wording.stepwise(episode) or any(turn.step > 1 for turn in episode.turns)
 
 
 def facts(episode: Episode) -> list[tuple[str, str]]:
@@ -308,8 +311,16 @@ def headline(turn: Turn) -> str:
             return "looked at the session" if good else "looked for what is not there"
         case "plan":
             return "made a plan" if good else "made no plan that can be followed"
-        case _:
+        case "answer":
             return "gave the answer" if good else "gave an answer that was not taken"
+        case _:
+            return _WITHOUT_CODE.get(turn.verdict, "gave a reply that was not judged")
+
+
+_WITHOUT_CODE: dict[Verdict, str] = {
+    "no-code": "gave a reply without code",
+    "incomplete-reply": "gave a reply that was cut off",
+}
 
 
 def answered(answer: Answer) -> Iterator[tuple[str, str]]:

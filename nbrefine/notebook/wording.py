@@ -10,6 +10,7 @@ from nbrefine.extraction import extract
 from nbrefine.kernel.state.changes import describe
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
+from nbrefine.planning.progress import numbered
 from nbrefine.source import parse
 from nbrefine.values import CaseResult, Episode, Extraction, KernelInfo, Turn
 
@@ -129,16 +130,35 @@ def chosen_of(turns: Sequence[Turn]) -> Turn | None:
 
 def place(episode: Episode, turn: Turn) -> str:
     """Name an attempt, with its step where there are several."""
-    step = f"step {turn.step}, " if len(by_step(episode)) > 1 else ""
-    return f"{step}attempt {turn.attempt}"
+    steps = by_step(episode)
+    step = f"step {turn.step}, " if len(steps) > 1 else ""
+    known = (each for each in steps.get(turn.step, ()) if each.number == turn.number)
+    return f"{step}attempt {next(known, turn).attempt}"
 
 
-def by_step(episode: Episode) -> dict[int, list[Turn]]:
-    """Give the turns of each step, in order."""
+def by_step(episode: Episode) -> dict[int, tuple[Turn, ...]]:
+    """Give the turns of each step, in order, with attempts numbered as a reader counts them."""
     steps: dict[int, list[Turn]] = {}
     for turn in episode.turns:
         steps.setdefault(turn.step, []).append(turn)
-    return steps
+    of_kinds = stepwise(episode)
+    return {n: numbered(turns) if of_kinds else tuple(turns) for n, turns in steps.items()}
+
+
+def in_order(episode: Episode) -> tuple[Turn, ...]:
+    """Give the turns in the order of the episode, numbered as `by_step` does."""
+    turns = (turn for step in by_step(episode).values() for turn in step)
+    return tuple(sorted(turns, key=lambda turn: turn.number))
+
+
+def stepwise(episode: Episode) -> bool:
+    """Tell whether an episode is one whose turns may be other things than attempts."""
+    return bool(episode.plans) or episode.task.answer is not None
+
+
+def is_attempt(episode: Episode, turn: Turn) -> bool:
+    """Tell whether a turn counts as an attempt to who reads of it."""
+    return turn.kind == "attempt" and (turn.tried or not stepwise(episode))
 
 
 def tests(turn: Turn | None) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
 
 from nbrefine.errors import UsageError
 from nbrefine.planning.plans import done_by, standing
@@ -152,6 +152,18 @@ def _stuck(turns: Sequence[Turn], rules: StopRule) -> str:
 def counted(number: int, what: str) -> str:
     """Say how many there are of something: "1 check", "2 checks"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def numbered(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Number the attempts of a step by what was tried, for who reads of them.
+
+    Looks, answers and replies without code stand between them.
+    """
+    counts = accumulate(int(turn.tried) for turn in turns)
+    return tuple(
+        replace(turn, attempt=count) if turn.tried and turn.attempt != count else turn
+        for turn, count in zip(turns, counts, strict=True)
+    )
 
 
 def _comparable(turns: Sequence[Turn]) -> list[Turn]:

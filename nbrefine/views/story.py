@@ -286,8 +286,8 @@ def _scenes(
 
 
 def _title(episode: Episode, step: steps.Step, turn: Turn, several: bool) -> tuple[str, str, str]:
-    if turn.kind != "attempt":
+    if not wording.is_attempt(episode, turn):
         return f"Turn {turn.number}", "", f"the model {steps.headline(turn)}"
     place = f"{f'step {step.number}, ' if several else ''}attempt {turn.attempt}"
     tests = f", {steps.checks_told(episode, turn)}" if turn.tests else ""
-    return place.capitalize(), f" of {len(step.turns)}", f"{wording.fate(turn)}{tests}"
+    return place.capitalize(), f" of {step.attempts}", f"{wording.fate(turn)}{tests}"

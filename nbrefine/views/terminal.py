@@ -87,11 +87,11 @@ def _pages(episode: Episode) -> Iterator[list[RenderableType]]:
     yield _header(episode)
     previous: Turn | None = None
     found = {step.number: step for step in steps.steps_of(episode) if step.subtask is not None}
-    for place, turn in enumerate(episode.turns):
+    for place, turn in enumerate(wording.in_order(episode)):
         before = previous if previous is not None and previous.step == turn.step else None
         new = place == 0 or episode.turns[place - 1].step != turn.step
         begun = _step(found[turn.step]) if new and turn.step in found else []
-        if turn.kind == "attempt":
+        if wording.is_attempt(episode, turn):
             yield [*begun, *_attempt(episode, turn, before)]
         else:
             yield [*begun, *_said(episode, turn)]
@@ -192,7 +192,9 @@ def _header(episode: Episode) -> list[RenderableType]:
 
 def _attempt(episode: Episode, turn: Turn, before: Turn | None) -> list[RenderableType]:
     tests = f", {steps.checks_told(episode, turn)}" if turn.tests else ""
-    of = sum(other.step == turn.step for other in episode.turns)
+    of = sum(
+        other.step == turn.step and wording.is_attempt(episode, other) for other in episode.turns
+    )
     place = wording.place(episode, turn).capitalize()
     parts = [_rule(f"{place} of {of}: {wording.fate(turn)}{tests}")]
     if turn.code:

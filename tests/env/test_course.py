@@ -92,7 +92,7 @@ def test_what_was_given_up_and_what_needs_it_is_named() -> None:
     assert stop.detail.split("; ") == [
         (
             "step 2 (Clean) was given up after 2 attempts "
-            "(the best was attempt 2, 1/2 of its checks held)"
+            "(the best was attempt 1, 1/2 of its checks held)"
         ),
         "step 3 was not begun, since it needs what is missing",
         "step 4 (Say) was not done",
@@ -108,18 +108,23 @@ def test_the_best_attempt_is_named_however_bad_it_was() -> None:
         result=CellResult("1 / 0", "error", error=Failure("ZeroDivisionError", "division by zero")),
     )
     rejected = Turn(4, step=1, attempt=4, extraction=Extraction("found", "x = 1", "python"))
+    mute, cut = Turn(1, verdict="no-code"), Turn(2, attempt=2, verdict="incomplete-reply")
+    refused = Turn(5, kind="answer", attempt=5)
     for turns, told in (
-        ((none_held,), "1 attempt (the best was attempt 2, 0/2 of its checks held)"),
-        ((looked, none_held), "1 attempt in 2 turns (the best was attempt 2, 0/2 of its checks"),
-        ((raised,), "1 attempt (the best was attempt 3, which raised ZeroDivisionError)"),
-        ((rejected,), "1 attempt (the best was attempt 4, which did not run)"),
+        ((none_held,), "after 1 attempt (the best was attempt 1, 0/2 of its checks held)"),
+        ((looked, none_held), "after 1 attempt (the best was attempt 1, 0/2 of its checks held)"),
+        ((raised,), "after 1 attempt (the best was attempt 1, which raised ZeroDivisionError)"),
+        ((rejected,), "after 1 attempt (the best was attempt 1, which did not run)"),
         ((looked,), "without an attempt: it took too long"),
+        ((mute, cut), "after 2 replies without code"),
+        (
+            (mute, raised, refused),
+            "after 1 attempt and 1 reply without code and 1 answer not taken (the best",
+        ),
     ):
         tried = episode(*turns)
         stop = gave_up(tried, course().now(tried, {1}), "It took too long")
-        assert f"step 1 (Load) was given up {'' if 'without' in told else 'after '}{told}" in (
-            stop.detail
-        )
+        assert f"step 1 (Load) was given up {told}" in stop.detail
 
 
 def test_only_the_task_s_own_steps_are_pending() -> None:

@@ -396,6 +396,18 @@ def test_calls_of_tools_and_pictures_for_a_model_come_back_and_are_told() -> Non
     assert 'run_cell({"code": "x)' in told
 
 
+def test_attempts_are_counted_by_what_was_tried_and_a_reply_without_code_is_told_as_such() -> None:
+    episode = answered()
+    silent = replace(episode.turns[4], result=None, tests=None, verdict="no-code")
+    silent = replace(silent, extraction=Extraction("no-code"), feedback="There is no code in it.")
+    episode = replace(episode, turns=(*episode.turns[:4], silent, *episode.turns[5:]))
+    assert "**Attempt 1 of 2 was rejected (failed)**" in _source(episode, "s01-a02")
+    told = _source(episode, "s03-a01")
+    assert told.startswith(f"**Turn {silent.number}: the model gave a reply without code**")
+    assert "There is no code in it." in told
+    assert "Done at attempt 1, 2 turns" in _source(episode, "s03-plan")
+
+
 def test_a_cell_that_a_person_did_not_let_run_or_edited_says_so() -> None:
     episode = answered()
     feedback = "A person did not let this cell run: it deletes files\n\nTry again."

@@ -41,8 +41,8 @@ def test_steps_looks_answers_and_files_are_told_in_their_order() -> None:
         "Turn 1: the model looked for what is not there",
         'inspect_variable(name="fares")',
         "There is no variable `fares`.",
-        "Step 1, attempt 2 of 3: rejected (failed), 0/1 checks held",
-        "Step 1, attempt 3 of 3: accepted, 1/1 checks held",
+        "Step 1, attempt 1 of 2: rejected (failed), 0/1 checks held",
+        "Step 1, attempt 2 of 2: accepted, 1/1 checks held",
         "Step 3: Write the mean to mean.txt",
         "It needs steps 1 and 2.",
         "files: wrote mean.txt (3 B)",
@@ -115,7 +115,7 @@ def test_the_report_tells_steps_answer_and_files(capsys: pytest.CaptureFixture[s
     progress.report(answered(), Path("e.ipynb"))
     assert capsys.readouterr().out == (
         "Solved: answered in the asked form; 2 checks of it held (8 turns, 900 tokens, 6.5 s)\n\n"
-        "Step 1: Read `fares` from fares.csv: done at attempt 3\n"
+        "Step 1: Read `fares` from fares.csv: done at attempt 2\n"
         "Step 2: Compute the mean: done at attempt 1\n"
         "Step 3: Write the mean to mean.txt: done at attempt 2\n"
         "Answer: the answer was taken\n\n"
@@ -136,7 +136,7 @@ def test_a_running_episode_shows_which_step_is_worked_on() -> None:
     Console(file=file, width=80).print(progress._steps(running))
     lines = [" ".join(line.split()) for line in file.getvalue().splitlines()]
     assert lines == [
-        "Step 1: Read `fares` from fares.csv done at attempt 3",
+        "Step 1: Read `fares` from fares.csv done at attempt 2",
         "Step 2: Compute the mean done at attempt 1",
         "Step 3: Write the mean to mean.txt being worked on",
     ]

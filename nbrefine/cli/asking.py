@@ -25,10 +25,15 @@ def by_terminal() -> Approve:
         typer.echo(f"\nStep {proposal.step}, attempt {proposal.attempt}{goal}\n", err=True)
         typer.echo(visible(proposal.code.rstrip()) + "\n", err=True)
         edits = proposal.what == "cell"
-        choice = "Run it? [Y]es, [e]dit, [n]o, [s]top: " if edits else "[Y]es, [n]o, [s]top: "
+        choice = (
+            "Run it? [y]es, [e]dit, [n]o, [s]top: "
+            if edits
+            else "Take this plan, and run its checks? [y]es, [n]o, [s]top: "
+        )
+        # Anything else, Enter alone too, asks again: nothing runs that nobody has said yes to.
         while (said := answers.to(choice)) is not None:
             match said.lower()[:1]:
-                case "y" | "":
+                case "y":
                     return Decision("approve")
                 case "e" if edits:
                     edited = _edited(proposal.code)

@@ -44,7 +44,8 @@ class NbrefineError(Exception):
         """The `Episode` as far as it got, where one had begun."""
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.hint}" if self.hint else self.message
+        end = "" if self.message.endswith("?") else "."
+        return f"{self.message}{end} {self.hint}" if self.hint else self.message
 
 
 class UsageError(NbrefineError, ValueError):

@@ -26,6 +26,31 @@ def data_files(data: str | Path | Iterable[str | Path], folder: Path) -> tuple[s
     return tuple(Path(os.path.relpath(file, folder)).as_posix() for file in files)
 
 
+DATA_SUFFIXES = (
+    *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet", ".feather", ".arrow", ".xls", ".xlsx"),
+    *(".ods", ".db", ".sqlite", ".h5", ".hdf5", ".pkl", ".npy", ".npz", ".xml", ".html", ".ipynb"),
+    *(".py", ".gz", ".zip"),
+)
+"""How names of files end that a caller may give in the place of words."""
+
+
+def in_words(told: str, what: str) -> str:
+    """Give what is asked, where it is no name of a file.
+
+    Raises
+    ------
+    UsageError: it is one: a file of that name is there, or a single word ends as data files do.
+    """
+    name = told.strip()
+    one_word = len(name.split()) == 1 and Path(name).suffix.lower() in DATA_SUFFIXES
+    if one_word or (len(name) < 256 and "\n" not in name and Path(name).is_file()):
+        raise UsageError(
+            f"{name} is the name of a file, and no {what}",
+            hint="Say in words what is wanted, and give the file beside it: --data, or data=",
+        )
+    return told
+
+
 def within(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
     """Give those paths that lie in a folder, relative to it."""
     folder = folder.resolve()

@@ -6,7 +6,6 @@ do; with `NBREFINE_DEBUG=1` the traceback follows it.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -22,11 +21,10 @@ from nbrefine.cli.info import doctor, models, show
 from nbrefine.cli.kernels import kernels
 from nbrefine.cli.replay import EXIT_CODES as REPLAY_EXIT_CODES
 from nbrefine.cli.replay import replay
+from nbrefine.cli.results import INTERRUPTED, SOLVED, TROUBLE, USAGE, trouble
 from nbrefine.cli.run import run
 from nbrefine.cli.solve import solve
-from nbrefine.errors import NbrefineError, RunStopped, UsageError
-
-SOLVED, UNSOLVED, USAGE, TROUBLE, INTERRUPTED = 0, 1, 2, 3, 130
+from nbrefine.errors import NbrefineError, UsageError
 
 EXIT_CODES = (
     "Exit codes: 0 solved (or done), 1 not solved, 2 wrong usage or input, "
@@ -91,9 +89,9 @@ def call(arguments: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "nbrefine"
         wrong = UsageError(error.format_message().rstrip("."), hint=f"See `{command} --help`")
-        return _tell(wrong, as_json=as_json)
+        return trouble(wrong, as_json=as_json)
     except NbrefineError as error:
-        return _tell(error, as_json=as_json)
+        return trouble(error, as_json=as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -105,19 +103,3 @@ def call(arguments: Sequence[str]) -> int:
         typer.echo("nbrefine: this is a fault of nbrefine itself; please report it", err=True)
         return TROUBLE
     return code if isinstance(code, int) else SOLVED
-
-
-def _tell(error: NbrefineError, *, as_json: bool) -> int:
-    """Tell a trouble in one line, and to a program as JSON; give its exit code."""
-    line = " ".join(str(error).split())
-    typer.echo(f"nbrefine: {line}", err=True)
-    if os.environ.get("NBREFINE_DEBUG") == "1":
-        traceback.print_exception(error)
-    if as_json:
-        kind = type(error).__name__
-        typer.echo(
-            json.dumps({"error": {"kind": kind, "message": error.message, "hint": error.hint}})
-        )
-    if isinstance(error, RunStopped):
-        return INTERRUPTED
-    return USAGE if isinstance(error, UsageError) else TROUBLE

@@ -22,7 +22,8 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
-from nbrefine.cli.run import MODEL, stopping_on_signals
+from nbrefine.cli import options
+from nbrefine.cli.run import stopping_on_signals
 
 if TYPE_CHECKING:
     from nbrefine.config import EvalConfig
@@ -46,7 +47,7 @@ def evaluate(
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Episodes for each task.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="How many episodes run at once.")] = None,
-    model: Annotated[str | None, typer.Option(help=MODEL)] = None,
+    model: Annotated[str | None, typer.Option(help=options.MODEL)] = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -55,12 +56,8 @@ def evaluate(
             help="The folder that results go to.  [default: the file's, or results]",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Give the result as one JSON document.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress and no report.")
-    ] = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Run a model over many tasks, several times each, and say how it did.
 
@@ -93,14 +90,14 @@ def evaluate(
     from nbrefine.errors import NbrefineError
     from nbrefine.evaluation import arun_multi_evaluation
 
-    options = {
+    wanted = {
         "limit": limit,
         "samples": samples,
         "batch_size": batch_size,
         "model": model,
         "output_dir": output,
     }
-    given = {key: value for key, value in options.items() if value is not None}
+    given = {key: value for key, value in wanted.items() if value is not None}
     read = EvalConfig.from_yaml(config, options=given)
     with _Told(quiet=quiet) as told:
         running = arun_multi_evaluation(read, progress_callback=told.progress, log=told.log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,9 @@ DOING = {
 }
 
 
-def follow(run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True) -> Episode:
+def follow(
+    run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True, earlier: int = 0
+) -> Episode:
     """Show a run on stderr until it has ended, and give its episode.
 
     Parameters
@@ -50,6 +53,7 @@ def follow(run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True) -
     max_turns: how many turns there may be.
     quiet: whether nothing is shown.
     live: whether a terminal gets a panel; without it, lines, between which others can write.
+    earlier: how many turns it begins with, which are not told.
 
     Raises
     ------
@@ -67,7 +71,7 @@ def follow(run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True) -
         ):
             _wait(run)
     else:
-        _wait(run, told=0)
+        _wait(run, told=earlier)
     return run.result()
 
 
@@ -141,12 +145,19 @@ def _reply_tail(text: str) -> list[RenderableType]:
     return [Text("  " + line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
 
 
-def report(episode: Episode, record: Path) -> None:
-    """Tell on stdout how an episode ended, the code it found, and where the record is."""
+def report(episode: Episode, record: Path, *, earlier: int = 0) -> None:
+    """Tell on stdout how an episode ended, the code it found, and where the record is.
+
+    Parameters
+    ----------
+    earlier: how many turns it had begun with, which this run has not taken.
+    """
     stop = episode.stop
     detail = f": {stop.detail}" if stop is not None and stop.detail else ""
-    turns = f"{len(episode.turns)} turn{'' if len(episode.turns) == 1 else 's'}"
-    spent = f"{turns}, {episode.usage.total_tokens} tokens, {episode.seconds:.1f} s"
+    spent = _spent(episode)
+    if earlier:
+        now = _spent(replace(episode, turns=episode.turns[earlier:]), " now")
+        spent = f"{now}; {_spent(episode, ' in all')}"
     if steps.in_steps(episode):
         typer.echo(f"{'Solved' if episode.solved else 'Not solved'}{detail} ({spent})\n")
         for line in _outcome(episode):
@@ -162,6 +173,11 @@ def report(episode: Episode, record: Path) -> None:
             typer.echo(f"Best: attempt {best.number} with {tests}")
     named = shlex.quote(str(record))
     typer.echo(f"Record: {record} (read it with `nbrefine show {named} --step`)")
+
+
+def _spent(episode: Episode, which: str = "") -> str:
+    turns = f"{len(episode.turns)} turn{'' if len(episode.turns) == 1 else 's'}{which}"
+    return f"{turns}, {episode.usage.total_tokens} tokens, {episode.seconds:.1f} s"
 
 
 def _outcome(episode: Episode) -> Iterator[str]:

@@ -6,7 +6,6 @@ import json
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from itertools import chain, count
 from pathlib import Path
 from types import FrameType
@@ -14,17 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nbrefine.cli import options
+from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, summary
 from nbrefine.errors import NbrefineError
+from nbrefine.inputs import in_words
 
 if TYPE_CHECKING:
     from nbrefine._portal import Run
     from nbrefine.config import RunConfig
     from nbrefine.loop import EpisodeRun
-    from nbrefine.values import Episode
-
-MODEL = (
-    "local, local:NAME, openai:NAME, scripted:FILE or recorded:FILE; see `nbrefine models list`."
-)
 
 
 def run(
@@ -39,48 +36,19 @@ def run(
             "runs without an error counts as solved."
         ),
     ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="<path>", help="A data file the task speaks of; may be repeated."),
-    ] = None,
-    setup: Annotated[
-        Path | None, typer.Option(help="Code that runs before the first attempt.")
-    ] = None,
+    data: options.Data = None,
+    setup: options.Setup = None,
     code: Annotated[Path | None, typer.Option(help="A first attempt to start from.")] = None,
-    model: Annotated[str | None, typer.Option(help=MODEL + "  [default: local]")] = None,
-    base_url: Annotated[
-        str | None, typer.Option(help="Where an OpenAI-compatible server answers.")
-    ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(help="Name of the kernelspec.  [default: python3]")
-    ] = None,
+    model: options.ModelName = None,
+    base_url: options.BaseUrl = None,
+    kernel: options.KernelName = None,
     max_turns: Annotated[
         int | None, typer.Option(help="How many attempts there may be.  [default: 5]")
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(help="Seconds that one cell may run.  [default: 120]")
-    ] = None,
-    isolation: Annotated[
-        str | None,
-        typer.Option(
-            help="Where attempts run: auto takes the first that can be had of fork (branches), "
-            "rebuild (fresh kernels) and none (the session itself)."
-        ),
-    ] = None,
-    rebuild_limit: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds that setup and accepted cells have run up to which a session is rebuilt."
-            "  [default: 5]"
-        ),
-    ] = None,
-    workspace: Annotated[
-        str | None,
-        typer.Option(
-            help="What becomes of files that attempts write: overlay holds them back until an "
-            "attempt is accepted, report only tells them, auto takes overlay where it can be had."
-        ),
-    ] = None,
+    timeout: options.Timeout = None,
+    isolation: options.Isolation = None,
+    rebuild_limit: options.RebuildLimit = None,
+    workspace: options.Workspace = None,
     history: Annotated[
         str | None,
         typer.Option(
@@ -88,33 +56,14 @@ def run(
             "fresh."
         ),
     ] = None,
-    temperature: Annotated[float | None, typer.Option(help="How freely replies vary.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seeds the kernel and the model.  [default: 0]")
-    ] = None,
-    max_total_tokens: Annotated[
-        int | None, typer.Option(help="Tokens that the whole run may take.")
-    ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Seconds that the whole run may take.")
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The notebook to write; code runs in its folder.  [default: episode.ipynb]",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an episode of that name.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Give the result as one JSON document.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress and no report.")
-    ] = False,
+    temperature: options.Temperature = None,
+    seed: options.Seed = None,
+    max_total_tokens: options.MaxTotalTokens = None,
+    max_seconds: options.MaxSeconds = None,
+    output: options.Output = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Ask a model for code, run it on a live kernel, test it, and let it try again.
 
@@ -126,7 +75,7 @@ def run(
     """
     from nbrefine.cli import progress
 
-    options = {
+    wanted = {
         "data": tuple(data) if data else None,
         "model": model,
         "base_url": base_url,
@@ -143,39 +92,23 @@ def run(
         "max_seconds": max_seconds,
         "output": output,
     }
-    config = _configure(task, {"tests": tests, "setup": setup, "code": code}, options)
+    config = _configure(task, {"tests": tests, "setup": setup, "code": code}, wanted)
     record = Path(config.output) if config.output else free_name(Path("episode.ipynb"))
-    with (
-        _started(config, record, overwrite=overwrite) as episode_run,
-        stopping_on_signals(episode_run, record) as caught,
-    ):
-        episode = progress.follow(episode_run, max_turns=config.max_turns, quiet=quiet)
+    try:
+        with (
+            _started(config, record, overwrite=overwrite) as episode_run,
+            stopping_on_signals(episode_run, record) as caught,
+        ):
+            episode = progress.follow(episode_run, max_turns=config.max_turns, quiet=quiet)
+    except NbrefineError as error:
+        return broken_off(error, record, facts=summary, as_json=as_json)
     if as_json:
         typer.echo(json.dumps(summary(episode, record)))
     elif not quiet:
         progress.report(episode, record)
     if caught:
         return 128 + caught[0]
-    return 0 if episode.solved else 1
-
-
-def summary(episode: Episode, record: Path) -> dict[str, Any]:
-    """Give the facts of an episode as plain JSON; the best attempt's, where none was accepted."""
-    told = (episode.accepted or (episode.best,))[-1]
-    tests = told.tests if told else None
-    return {
-        "solved": episode.solved,
-        "verdict": episode.verdict,
-        "stop": asdict(episode.stop) if episode.stop else None,
-        "code": told.code if told else None,
-        "tests": {"passed": tests.passed, "total": tests.total} if tests else None,
-        "tokens": {"input": episode.usage.input_tokens, "output": episode.usage.output_tokens},
-        "seconds": round(episode.seconds, 3),
-        "model": episode.model,
-        "kernel": episode.kernel.name,
-        "record": str(record),
-        "turns": episode.to_rows(),
-    }
+    return SOLVED if episode.solved else UNSOLVED
 
 
 def _configure(
@@ -190,7 +123,7 @@ def _configure(
     # Words that end so are a file only where there is one of that name.
     if task.endswith((".yaml", ".yml")) and (len(task.split()) == 1 or Path(task).exists()):
         return RunConfig.load(Path(task), options=given)
-    return RunConfig.from_options({**given, "task": task})
+    return RunConfig.from_options({**given, "task": in_words(task, "task")})
 
 
 def free_name(path: Path) -> Path:
@@ -208,7 +141,6 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
     from nbrefine import history, loop, models, notebook
     from nbrefine._portal import Run
     from nbrefine.budget import Budget
-    from nbrefine.values import Episode
 
     model = models.resolve(config.model, base_url=config.base_url, load=notebook.load)
     try:
@@ -234,10 +166,6 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
             yield episode_run
         finally:
             episode_run.stop()
-    except NbrefineError as error:
-        if isinstance(error.episode, Episode) and error.episode.turns:
-            typer.echo(f"The episode so far is in {record}", err=True)
-        raise
     finally:
         Run(model.aclose()).result()
 

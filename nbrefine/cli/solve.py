@@ -6,13 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nbrefine.cli.run import MODEL, free_name, stopping_on_signals, summary
+from nbrefine.cli import options
+from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, summary
+from nbrefine.cli.run import free_name, stopping_on_signals
 from nbrefine.errors import NbrefineError, UsageError
+from nbrefine.inputs import in_words
 
 if TYPE_CHECKING:
     from nbrefine.config.solving import SolveConfig
@@ -30,10 +34,7 @@ def solve(
         ),
     ] = "",
     *,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="<path>", help="A data file the goal speaks of; may be repeated."),
-    ] = None,
+    data: options.Data = None,
     answer: Annotated[
         str | None,
         typer.Option(
@@ -44,13 +45,9 @@ def solve(
     tests: Annotated[
         Path | None, typer.Option(help="Asserts that must hold of the session at the end.")
     ] = None,
-    setup: Annotated[
-        Path | None, typer.Option(help="Code that runs before the first attempt.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help=MODEL + "  [default: local]")] = None,
-    base_url: Annotated[
-        str | None, typer.Option(help="Where an OpenAI-compatible server answers.")
-    ] = None,
+    setup: options.Setup = None,
+    model: options.ModelName = None,
+    base_url: options.BaseUrl = None,
     planning: Annotated[
         str | None,
         typer.Option(
@@ -65,9 +62,7 @@ def solve(
             "[default: fenced]"
         ),
     ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(help="Name of the kernelspec.  [default: python3]")
-    ] = None,
+    kernel: options.KernelName = None,
     connect: Annotated[
         str | None,
         typer.Option(
@@ -111,49 +106,18 @@ def solve(
         bool | None,
         typer.Option("--accept-best", help="Keep the best attempt at a subtask that failed."),
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(help="Seconds that one cell may run.  [default: 120]")
-    ] = None,
-    isolation: Annotated[
-        str | None,
-        typer.Option(help="Where attempts run; see `nbrefine run --help`.  [default: auto]"),
-    ] = None,
-    rebuild_limit: Annotated[
-        float | None, typer.Option(help="See `nbrefine run --help`.  [default: 5]")
-    ] = None,
-    workspace: Annotated[
-        str | None,
-        typer.Option(help="What becomes of files; see `nbrefine run --help`.  [default: auto]"),
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="How freely replies vary.  [default: 0]")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seeds the kernel and the model.  [default: 0]")
-    ] = None,
-    max_total_tokens: Annotated[
-        int | None, typer.Option(help="Tokens that the whole run may take.")
-    ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Seconds that the whole run may take.")
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The notebook to write; code runs in its folder.  [default: episode.ipynb]",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an episode of that name.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Give the result as one JSON document.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress and no report.")
-    ] = False,
+    timeout: options.Timeout = None,
+    isolation: options.Isolation = None,
+    rebuild_limit: options.RebuildLimit = None,
+    workspace: options.Workspace = None,
+    temperature: options.Temperature = None,
+    seed: options.Seed = None,
+    max_total_tokens: options.MaxTotalTokens = None,
+    max_seconds: options.MaxSeconds = None,
+    output: options.Output = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Reach a goal on data files step by step: plan, run code, verify, remember, answer.
 
@@ -169,7 +133,7 @@ def solve(
     from nbrefine.config import read_text
     from nbrefine.notebook.markdown import visible
 
-    options = {
+    wanted = {
         "data": tuple(data) if data else None,
         "answer": answer,
         "model": model,
@@ -191,31 +155,43 @@ def solve(
         "max_seconds": max_seconds,
         "output": output,
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in wanted.items() if value is not None}
     files = {"tests": tests, "setup": setup}
     given |= {key: read_text(path, what=f"{key} file") for key, path in files.items() if path}
-    asked = asking.by_terminal() if approve else None
     earlier = Earlier(resume, branch, from_step)
-    known = earlier.differences()
-    with (
-        _material(connect, use, kernel) as material,
-        _begun(goal, given, {**material, "approve": asked}, earlier, overwrite=overwrite) as (
-            running,
-            record,
-            turns,
-        ),
-        stopping_on_signals(running, record) as caught,
-    ):
-        episode = progress.follow(running, max_turns=turns, quiet=quiet, live=asked is None)
+    earlier.check(goal, given)
+    config = _configured(goal, given, earlier)
+    record = resume or config.record or free_name(Path("episode.ipynb"))
+    before, known = earlier.before()
+    asked = asking.by_terminal() if approve else None
+    try:
+        with (
+            _material(connect, use, kernel) as material,
+            _begun(
+                goal,
+                given,
+                {**material, "approve": asked},
+                earlier,
+                config=config,
+                record=record,
+                overwrite=overwrite,
+            ) as running,
+            stopping_on_signals(running, record) as caught,
+        ):
+            episode = progress.follow(
+                running, max_turns=config.max_turns, quiet=quiet, live=asked is None, earlier=before
+            )
+    except NbrefineError as error:
+        return broken_off(error, record, facts=_summary, as_json=as_json)
     for told in () if quiet else episode.settings.get("differences", ())[known:]:
         typer.echo(f"Other than it was when the work stopped: {visible(told)}", err=True)
     if as_json:
         typer.echo(json.dumps(_summary(episode, record)))
     elif not quiet:
-        progress.report(episode, record)
+        progress.report(episode, record, earlier=before)
     if caught:
         return 128 + caught[0]
-    return 0 if episode.solved else 1
+    return SOLVED if episode.solved else UNSOLVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,14 +206,20 @@ class Earlier:
     def path(self) -> Path | None:
         return self.resume or self.branch
 
-    def differences(self) -> int:
-        """Count what the record tells already to be other than it was."""
+    def before(self) -> tuple[int, int]:
+        """Count the turns it begins with, and what is told already to be other than it was."""
         from nbrefine.notebook import load
 
+        if self.path is None:
+            return 0, 0
         try:
-            return len(load(self.path).settings.get("differences", ())) if self.path else 0
+            episode = load(self.path)
         except NbrefineError:  # whoever begins says it better
-            return 0
+            return 0, 0
+        turns = episode.turns
+        if self.step is not None:
+            turns = tuple(takewhile(lambda turn: turn.step < (self.step or 0), turns))
+        return len(turns), len(episode.settings.get("differences", ()))
 
     def check(self, goal: str, given: Mapping[str, Any]) -> None:
         """Refuse what does not go with it.
@@ -296,59 +278,48 @@ def _begun(
     material: Mapping[str, Any],
     earlier: Earlier,
     *,
+    config: SolveConfig,
+    record: Path,
     overwrite: bool,
-) -> Iterator[tuple[EpisodeRun, Path, int]]:
-    """Start the work; whatever happens then, it is stopped and its model released.
-
-    Gives the handle, where the record is, and how many turns there may be.
-    """
+) -> Iterator[EpisodeRun]:
+    """Start the work and give its handle; whatever happens then, it is stopped."""
     from nbrefine import solving
     from nbrefine.budget import Budget
-    from nbrefine.values import Episode
 
-    earlier.check(goal, given)
-    config = _configured(goal, given, earlier)
-    record = earlier.resume or config.record or free_name(Path("episode.ipynb"))
     budget = Budget(tokens=config.max_total_tokens, seconds=config.max_seconds)
-    options = {**material, "budget": budget}
+    taken = {**material, "budget": budget}
+    if earlier.path is not None:
+        changed = (*solving.DEFAULTS, "model", "base_url")
+        taken |= {name: given[name] for name in changed if name in given}
+    if earlier.resume is not None:
+        run = solving.start_resuming(earlier.resume, **taken)
+    elif earlier.branch is not None:
+        assert earlier.step is not None
+        run = solving.start_branching(
+            earlier.branch,
+            earlier.step,
+            record=record,
+            instruction=goal,
+            overwrite=overwrite,
+            **taken,
+        )
+    else:
+        taken.setdefault("kernel", config.kernel)
+        run = solving.start_solving(
+            config.to_task(),
+            data=config.data,
+            model=config.model,
+            base_url=config.base_url,
+            seed=config.seed,
+            record=record,
+            overwrite=overwrite,
+            **taken,
+            **config.to_settings(),
+        )
     try:
-        if earlier.path is not None:
-            changed = (*solving.DEFAULTS, "model", "base_url")
-            options |= {name: given[name] for name in changed if name in given}
-            if earlier.resume is not None:
-                run = solving.start_resuming(earlier.resume, **options)
-            else:
-                assert earlier.branch is not None
-                assert earlier.step is not None
-                run = solving.start_branching(
-                    earlier.branch,
-                    earlier.step,
-                    record=record,
-                    instruction=goal,
-                    overwrite=overwrite,
-                    **options,
-                )
-        else:
-            options.setdefault("kernel", config.kernel)
-            run = solving.start_solving(
-                config.to_task(),
-                data=config.data,
-                model=config.model,
-                base_url=config.base_url,
-                seed=config.seed,
-                record=record,
-                overwrite=overwrite,
-                **options,
-                **config.to_settings(),
-            )
-        try:
-            yield run, record, config.max_turns
-        finally:
-            run.stop()
-    except NbrefineError as error:
-        if isinstance(error.episode, Episode) and error.episode.turns:
-            typer.echo(f"The episode so far is in {record}", err=True)
-        raise
+        yield run
+    finally:
+        run.stop()
 
 
 def _configured(goal: str, given: Mapping[str, Any], earlier: Earlier) -> SolveConfig:
@@ -361,7 +332,7 @@ def _configured(goal: str, given: Mapping[str, Any], earlier: Earlier) -> SolveC
     # Words that end so are a file only where there is one of that name.
     if goal.endswith((".yaml", ".yml")) and (len(goal.split()) == 1 or Path(goal).exists()):
         return SolveConfig.load(Path(goal), options=given)
-    return SolveConfig.from_options({**given, "goal": goal})
+    return SolveConfig.from_options({**given, "goal": in_words(goal, "goal")})
 
 
 def _summary(episode: Episode, record: Path) -> dict[str, Any]:

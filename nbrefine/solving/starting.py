@@ -22,7 +22,7 @@ from nbrefine.driver import Driver, EpisodeRun
 from nbrefine.env.multistep import MultiStepEnvironment
 from nbrefine.env.undo import Undo
 from nbrefine.errors import RecordError, UsageError
-from nbrefine.inputs import data_files, one_of, within
+from nbrefine.inputs import data_files, in_words, one_of, within
 from nbrefine.kernel import OutputLimits
 from nbrefine.models import resolve
 from nbrefine.notebook import Recorder, load, paths_of
@@ -120,7 +120,7 @@ def _task(
     """Put a goal and what is given beside it into one task."""
     if not isinstance(goal, Task | str):
         raise UsageError(f"{goal!r} is no goal", hint="Give a text or a Task")
-    task = Task(goal) if isinstance(goal, str) else goal
+    task = Task(in_words(goal, "goal")) if isinstance(goal, str) else goal
     if not task.prompt.strip():
         raise UsageError("The goal is blank", hint="Say what is to be done")
     if task.subtasks and subtasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import warnings
 from collections.abc import Callable
@@ -12,7 +13,11 @@ import pytest
 from nbrefine import __version__, doctor
 from nbrefine._portal import Run
 from nbrefine.cli import call, main
+from nbrefine.cli.evaluate import evaluate
+from nbrefine.cli.options import SPELLED, spelled
 from nbrefine.cli.progress import download
+from nbrefine.cli.run import run
+from nbrefine.cli.solve import solve
 from nbrefine.notebook import save
 from nbrefine.values import Episode, Stop, Task
 from tests.containers import Podman
@@ -192,3 +197,29 @@ def test_a_warning_is_one_line_without_the_source_it_came_from(
         main(["--version"])
     told = warnings.formatwarning(UserWarning("no\n docker"), UserWarning, __file__, 1)
     assert told == "nbrefine: warning: no docker\n"
+
+
+def test_a_slip_in_a_command_is_told_with_what_was_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(["slove"]) == 2
+    told = capsys.readouterr().err
+    assert "Did you mean 'solve'? See `nbrefine --help`" in told
+
+
+def test_settings_are_called_by_their_options_where_no_file_is_spoken_of() -> None:
+    taken = {
+        name
+        for command in (run, solve, evaluate)
+        for name in inspect.signature(command).parameters
+        if "_" in name and name not in ("as_json", "from_step")
+    }
+    assert taken == set(SPELLED)
+    assert spelled("Give max_turns or max_attempts") == "Give --max-turns or --max-attempts"
+    for told in (
+        "goal.yaml, line 3: max_turns: wrong",
+        "max_turns=3",
+        "my_max_turns",
+        "a/max_turns",
+    ):
+        assert spelled(told) == told

@@ -158,7 +158,7 @@ BAD_INPUT = {
     "unwritable output": (["-o", "no/such/folder/out.ipynb"], "no/such/folder"),
     "someone's notebook": (["-o", "mine.ipynb"], "mine.ipynb"),
     "unknown history": (["--history", "sideways"], "sideways"),
-    "no turns": (["--max-turns", "0"], "max_turns"),
+    "no turns": (["--max-turns", "0"], "--max-turns: "),
     "no seed of a kernel": (["--seed", "-1"], "seed"),
     "no address": (["--model", "openai:x", "--base-url", "localhost:8000"], "localhost:8000"),
     "unknown option": (["--max-turn", "3"], "--max-turns"),
@@ -184,6 +184,12 @@ def test_bad_input_is_one_line_that_names_it_before_the_model_is_asked(
     assert re.fullmatch(r"nbrefine: .+\n", captured.err)
     assert named in captured.err
     assert sorted({*before, Path("replies.json")}) == sorted(Path().iterdir())
+
+
+def test_the_name_of_a_file_is_no_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["run", "rows.csv", "--model", replies(RIGHT)]) == 2
+    assert "rows.csv is the name of a file, and no task" in capsys.readouterr().err
+    assert not Path("episode.ipynb").exists()
 
 
 def test_a_trouble_is_json_too_where_json_was_asked_for(

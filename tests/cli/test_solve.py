@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,6 +87,7 @@ def test_a_goal_file_is_solved_and_told_in_one_json_document() -> None:
     assert told["solved"] is True
     assert told["answer"] == {"text": "2", "value": None}
     assert [each["path"] for each in told["artifacts"]] == ["items.txt"]
+    assert {row["task"] for row in told["turns"]} == {"goal"}
     assert [each["goal"] for each in told["steps"]][:2] == ["Begin a list.", "Go on with it."]
     # The wrong items are not there for the next attempt, and neither is the file of theirs.
     assert Path("items.txt").read_text() == "['a', 'b']"
@@ -137,6 +138,34 @@ def test_what_is_not_reached_ends_with_1_and_is_gone_on_with() -> None:
     assert notebook.load("e.ipynb") == episode
 
 
+def test_what_a_later_run_took_is_told_apart_from_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([*asked(BEGIN, WRONG), "--max-turns", "2", "-o", "e.ipynb"]) == 1
+    assert "(2 turns, " in capsys.readouterr().out
+    more = replies(ON, SAY, name="more.json")
+    assert call(["solve", "--resume", "e.ipynb", "--model", more]) == 2  # nothing is left to do
+    assert "Allow more: a higher --max-turns, --max-attempts or" in capsys.readouterr().err
+    assert call(["solve", "--resume", "e.ipynb", "--model", more, "--max-turns", "9"]) == 0
+    told = capsys.readouterr()
+    assert re.search(r"\(2 turns now, 0 tokens, .* s; 4 turns in all, 0 tokens, .* s\)", told.out)
+    assert [line.split(",")[0] for line in told.err.splitlines()] == ["turn 3", "turn 4"]
+    branched = ["solve", "--branch", "e.ipynb", "--from-step", "3", "-o", "f.ipynb"]
+    assert call([*branched, "--model", replies(SAY, name="say.json")]) == 0
+    assert "(1 turn now, 0 tokens, " in capsys.readouterr().out
+
+
+def test_a_model_that_fails_leaves_the_episode_so_far_in_the_json(
+    refusing: Callable[[int], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call([*asked(BEGIN), "--max-turns", "1", "-o", "e.ipynb", "-q"]) == 1
+    server = ["--model", "openai:served", "--base-url", refusing(403), "--max-turns", "9"]
+    assert call(["solve", "--resume", "e.ipynb", *server, "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"]["kind"].startswith("Model")
+    assert (told["solved"], told["stop"]["reason"]) == (False, "infra-error")
+    assert [row["verdict"] for row in told["turns"]] == ["solved"]
+    assert told["record"] == "e.ipynb"
+
+
 def test_a_file_that_changed_is_told_when_the_work_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -164,6 +193,33 @@ def test_cells_are_shown_and_asked_about_one_by_one() -> None:
     assert episode.turns[1].result is None
     assert "No c, please." in episode.turns[1].feedback
     assert episode.turns[2].code == "items = ['a', 'b']\n"
+
+
+def test_only_a_yes_lets_a_cell_run() -> None:
+    ran = nbrefine(*asked(BEGIN), "--approve", "-o", "e.ipynb", said="\nwhat?\n\ns\n")
+    assert ran.returncode == 1, ran.stderr
+    assert ran.stderr.count("Run it? [y]es, [e]dit, [n]o, [s]top: ") == 4
+    assert notebook.load("e.ipynb").accepted == ()
+
+
+def test_the_checks_of_a_plan_are_asked_about_before_it_is_taken() -> None:
+    plan = "```plan\n- goal: Begin a list.\n  check: items == ['a']\n```"
+    model = replies(plan, plan, BEGIN + "\nANSWER: 1")
+    told = ["solve", "Make a list.", "--planning", "ask", "--model", model, "--approve"]
+    # A plan cannot be edited: that is asked again.
+    said = "\ne\nn\nAnother check.\ny\ny\ns\n"
+    ran = nbrefine(*told, "-o", "e.ipynb", said=said)
+    choice = "Take this plan, and run its checks? [y]es, [n]o, [s]top: "
+    assert ran.stderr.count(choice) == 4, ran.stderr
+    assert "items == ['a']" in ran.stderr.partition(choice)[0]
+    episode = notebook.load("e.ipynb")
+    assert [(turn.kind, turn.verdict) for turn in episode.turns[:3]] == [
+        ("plan", "failed"),
+        ("plan", "solved"),
+        ("attempt", "solved"),
+    ]
+    assert "Another check." in episode.turns[0].feedback
+    assert len(episode.plans) == 1
 
 
 def test_a_person_stops_it_or_has_nothing_more_to_say() -> None:
@@ -271,13 +327,16 @@ def test_ctrl_c_ends_it_with_a_complete_record_that_is_gone_on_with() -> None:
 
 BAD_INPUT = {
     "no goal": ([], "There is no goal"),
+    "a file for a goal": (["given.csv"], "given.csv is the name of a file, and no goal"),
+    "the name of a file that is not there": (["orders.csv", "--data", "given.csv"], "--data"),
+    "a file that ends in no known way": (["odd.data"], "odd.data is the name of a file"),
     "no data file": (["x", "--data", "gone.csv"], "gone.csv"),
     "no goal file": (["gone.yaml"], "gone.yaml"),
     "an unknown key": (["odd.yaml"], "odd.yaml, line 2"),
     "a check that does not parse": (["broken.yaml"], "x =="),
     "an unknown form": (["x", "--answer", "picture"], "picture"),
     "unknown planning": (["x", "--planning", "sometimes"], "planning"),
-    "no turns": (["x", "--max-turns", "0"], "max_turns"),
+    "no turns": (["x", "--max-turns", "0"], "--max-turns: "),
     "an unknown model": (["x", "--model", "nonsense:x"], "nonsense"),
     "an unknown kernel": (["x", "--kernel", "no-such-kernel"], "no-such-kernel"),
     "no record to go on with": (["--resume", "gone.ipynb"], "gone.ipynb"),
@@ -301,6 +360,7 @@ def test_bad_input_is_one_line_that_names_it_and_leaves_nothing(
     arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("odd.yaml").write_text("goal: x\nmax_turn: 3\n")
+    Path("odd.data").write_text("1\n")
     Path("broken.yaml").write_text("goal: x\nsubtasks: [{goal: y, check: x ==}]\n")
     Path("mine.ipynb").write_text(
         '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'

@@ -1,0 +1,88 @@
+"""How a command ends: what it tells of its episode or its trouble, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nbrefine.cli.options import spelled
+from nbrefine.errors import NbrefineError, RunStopped, UsageError
+
+if TYPE_CHECKING:
+    from nbrefine.values import Episode
+
+SOLVED, UNSOLVED, USAGE, TROUBLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+Facts = dict[str, Any]
+"""What a program is told, as plain JSON."""
+
+
+def summary(episode: Episode, record: Path) -> Facts:
+    """Give the facts of an episode; the best attempt's, where none was accepted."""
+    from nbrefine.notebook import wording
+
+    told = (episode.accepted or (episode.best,))[-1]
+    tests = told.tests if told else None
+    return {
+        "solved": episode.solved,
+        "verdict": episode.verdict,
+        "stop": asdict(episode.stop) if episode.stop else None,
+        "code": told.code if told else None,
+        "tests": {"passed": tests.passed, "total": tests.total} if tests else None,
+        "tokens": {"input": episode.usage.input_tokens, "output": episode.usage.output_tokens},
+        "seconds": round(episode.seconds, 3),
+        "model": episode.model,
+        "kernel": episode.kernel.name,
+        "record": str(record),
+        "turns": [{**row, "task": wording.title(episode)} for row in episode.to_rows()],
+    }
+
+
+def broken_off(
+    error: NbrefineError,
+    record: Path,
+    *,
+    facts: Callable[[Episode, Path], Facts],
+    as_json: bool,
+) -> int:
+    """Tell a trouble and, to a program, the episode that had begun; give the exit code.
+
+    Raises
+    ------
+    NbrefineError: the trouble itself, where none had begun.
+    """
+    from nbrefine.values import Episode
+
+    begun = error.episode
+    if not isinstance(begun, Episode):
+        raise error
+    if begun.turns:
+        typer.echo(f"The episode so far is in {record}", err=True)
+    return trouble(error, facts=facts(begun, record) if as_json else None, as_json=as_json)
+
+
+def trouble(error: NbrefineError, *, as_json: bool, facts: Facts | None = None) -> int:
+    """Tell a trouble in one line, and to a program as JSON; give the exit code.
+
+    Parameters
+    ----------
+    facts: what else the program is told.
+    """
+    line = spelled(" ".join(str(error).split()))
+    typer.echo(f"nbrefine: {line}", err=True)
+    if os.environ.get("NBREFINE_DEBUG") == "1":
+        traceback.print_exception(error)
+    if as_json:
+        message, hint = spelled(error.message), spelled(error.hint)
+        told = {"kind": type(error).__name__, "message": message, "hint": hint}
+        typer.echo(json.dumps({**(facts or {}), "error": told}))
+    if isinstance(error, RunStopped):
+        return INTERRUPTED
+    return USAGE if isinstance(error, UsageError) else TROUBLE

@@ -34,7 +34,8 @@ def show(
     Parameters
     ----------
     source: an episode, or the path of its notebook or journal.
-    step: one attempt at a time: Enter goes on, q ends.  Without a terminal there is no waiting.
+    step: one attempt at a time: Enter goes on, b goes back, q ends.  Without a terminal there is
+        no waiting.
     console: where to print; by default the standard output.
 
     Raises
@@ -46,13 +47,19 @@ def show(
     episode = source if isinstance(source, Episode) else load(source)
     console = console or Terminal()
     waiting = step and console.is_terminal and sys.stdin.isatty()
-    for number, page in enumerate(_pages(episode)):
-        if waiting and number and not _wants_more(console):
-            return
-        if number:
-            console.print()
-        for part in page:
+    pages = list(_pages(episode))
+    number = 0
+    while number < len(pages):
+        for part in pages[number]:
             console.print(part)
+        number += 1
+        if waiting and number < len(pages):
+            move = _move(console)
+            if move is None:
+                return
+            number = max(0, number + move)
+        if number < len(pages):
+            console.print()
 
 
 def listed(folder: Path) -> Iterator[str]:
@@ -75,12 +82,14 @@ def listed(folder: Path) -> Iterator[str]:
         )
 
 
-def _wants_more(console: Console) -> bool:
+def _move(console: Console) -> int | None:
+    """Ask how many pages on from the next one are wanted; None for the end."""
     try:
-        answer = console.input("Enter: go on, q: end > ", markup=False)
+        answer = console.input("Enter: go on, b: back, q: end > ", markup=False)
     except (EOFError, KeyboardInterrupt):
-        answer = "q"
-    return not answer.strip().lower().startswith("q")
+        return None
+    wanted = answer.strip().lower()[:1]
+    return None if wanted == "q" else -2 if wanted == "b" else 0
 
 
 def _pages(episode: Episode) -> Iterator[list[RenderableType]]:

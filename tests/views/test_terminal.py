@@ -164,7 +164,8 @@ def _read_until(terminal: int, words: str) -> str:
 
 
 def test_step_waits_for_enter_and_q_ends_it(tmp_path: Path, repaired: Episode) -> None:
-    """In a real terminal: the second attempt stays unseen until Enter, the result after q."""
+    """In a real terminal: the second attempt stays unseen until Enter, the result after q; b goes
+    back, on the first page to itself."""
     path = tmp_path / "episode.ipynb"
     notebook.save(repaired, path)
     ours, theirs = pty.openpty()
@@ -179,6 +180,11 @@ def test_step_waits_for_enter_and_q_ends_it(tmp_path: Path, repaired: Episode) -
         first = _read_until(ours, prompt)
         assert "Attempt 1" in first
         assert "Attempt 2" not in first
+        for _ in range(2):
+            os.write(ours, b"b\n")
+            assert "Attempt 1" not in _read_until(ours, prompt)
+        os.write(ours, b"\n")
+        assert "Attempt 1" in _read_until(ours, prompt)
         os.write(ours, b"q\n")
         assert child.wait(timeout=60) == 0
     os.close(ours)

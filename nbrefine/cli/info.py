@@ -20,7 +20,7 @@ def show(
         Path, typer.Argument(help="An episode notebook or its journal, or a folder to list them.")
     ],
     step: Annotated[
-        bool, typer.Option("--step", help="One attempt at a time: Enter goes on, q ends.")
+        bool, typer.Option("--step", help="One attempt at a time: Enter goes on, b back, q ends.")
     ] = False,
 ) -> None:
     """Read a recorded episode in the terminal."""

@@ -59,6 +59,7 @@ async def attempt(
     on_tests: Callable[[bool], object],
     on_changed: Callable[[Attempt], object],
     tentative: bool = False,
+    tests_if: Callable[[CellResult, str], bool] | None = None,
 ) -> Attempt:
     """Run a cell from a point of the session, test it, and keep it or throw it away.
 
@@ -73,6 +74,7 @@ async def attempt(
         cell ran in the session itself, or it was accepted, or its cell failed in a kernel that a
         branch cannot replace.
     tentative: whether it waits in its branch until the session settles on it.
+    tests_if: tells of a cell that failed, and the tests, whether they run all the same.
     """
     place = await session.begin(point)
     kept = False
@@ -83,8 +85,10 @@ async def attempt(
         if place.isolation != "fork":
             on_changed(done)
         judge = partial(_judge, session, place, watch, task, limit=test_timeout, on_tests=on_tests)
-        done, apart = await _tried(place, watch, done, task, judge)
-        good = (done.tests.solved if done.tests else done.result.ok) and not done.result.exited
+        runs = result.ok or (tests_if is not None and tests_if(result, task.tests))
+        done, apart = await _tried(place, watch, done, task, judge if runs else None)
+        good = done.result.ok and (done.tests is None or done.tests.solved)
+        good = good and not done.result.exited
         if good and place.intact and done.left is not None:
             accepting = session.accept(
                 place,
@@ -110,14 +114,14 @@ async def attempt(
 
 
 async def _tried(
-    place: Place, watch: FolderWatch, done: Attempt, task: Task, judge: Judge
+    place: Place, watch: FolderWatch, done: Attempt, task: Task, judge: Judge | None
 ) -> tuple[Attempt, bool]:
     """Test an attempt whose cell has run, and see what it has left.
 
     Gives also whether its tests, where there were any, ran in a branch of it.
     """
     result, report, unbranched = done.result, None, ""
-    if task.tests and result.ok:
+    if task.tests and judge is not None:
         report, unbranched, left, files = await judge()
     else:
         report = _not_run(task) if task.tests else None

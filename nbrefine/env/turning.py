@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from nbrefine.answers import reminder
 from nbrefine.briefing import shortened, turn_feedback
-from nbrefine.env import written
+from nbrefine.env import copied, written
 from nbrefine.env.answering import Answering, Judged, given_by, normal
 from nbrefine.env.approval import Approve, Decision, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
@@ -332,9 +332,10 @@ class Turning:
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
-            on_changed=lambda done: self._on_changed(kept(self._told(turn, done))),
+            on_changed=lambda done: self._on_changed(kept(self._told(turn, _judged(done, there)))),
+            tests_if=copied.dies_of,
         )
-        return replace(done, tests=written.judged(done.tests, there))
+        return _judged(done, there)
 
     def _told(self, turn: Turn, done: Attempt) -> Turn:
         return ran(turn, done, stale_in(turn, done, self._episode.turns))
@@ -360,11 +361,12 @@ class Turning:
 
     def _rejected_by_checks(self, turn: Turn, done: Attempt, move: RunCell) -> Turn:
         stale = stale_in(turn, done, self._episode.turns)
+        hints = (copied.hint(turn.tests, done.result), hint_for(turn.extraction, done, stale))
         told = turn_feedback(
             replace(turn, result=without_rebuilt(done)),
             told=told_pictures(turn.result),
             note=move.note,
-            hint=hint_for(turn.extraction, done, stale),
+            hint="\n".join(part for part in hints if part),
             undone=undone_by(done),
             language=self._language,
         )
@@ -395,6 +397,12 @@ LOOKS = 4
 
 TOLD = 2_000
 """Characters that a model is told of what it wrote and cannot be carried out, which it cites."""
+
+
+def _judged(done: Attempt, there: Mapping[str, int]) -> Attempt:
+    """Tell of an attempt's checks as the model is told of them."""
+    report = written.judged(done.tests, there)
+    return replace(done, tests=copied.judged(report, done.result))
 
 
 def _kept(best: Turn, turn: Turn) -> Turn:

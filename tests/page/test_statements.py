@@ -40,23 +40,27 @@ TESTS = Path(__file__).parents[1]
 EXAMPLES = "page/test_examples.py::test_"
 HERE = "page/test_statements.py::test_"
 LOOP = "env/test_iterative.py::test_"
+ENDS = "env/test_iterative_ends.py::test_"
+STATES = "env/test_iterative_states.py::test_"
+TESTED = "env/test_iterative_tests.py::test_"
 HISTORY = "env/test_history.py::test_"
 PROMPTS = "env/test_prompts.py::test_"
 CODING = "env/test_coding.py::test_"
-REWARD = "rewards/test_code_reward.py::test_"
+EXECUTED = "rewards/test_code_reward_executors.py::test_"
 JUDGE = "rewards/test_judge_reward.py::test_"
 CONFIG = "config/test_evaluation_config.py::test_"
 FACTORY = "config/test_factories.py::test_"
-RUNNER = "test_runner.py::test_"
+RUNNER = "runner/test_prompts.py::test_"
+BATCHES = "runner/test_batches.py::test_"
 CONTAINER = "env/test_container.py::test_"
 
 STATEMENTS = {
     # The loop
     "any single-turn environment becomes one of many turns": (
-        LOOP + "an_environment_of_a_user_s_own_is_wrapped_as_it_is"
+        STATES + "an_environment_of_a_user_s_own_is_wrapped_as_it_is"
     ),
     "it goes on until solved, submitted or out of turns": (
-        LOOP + "any_episode_ends_where_the_page_s_table_says"
+        ENDS + "any_episode_ends_where_the_page_s_table_says"
     ),
     "a step looks for the keyword, extracts, judges, adds rewards, tells feedback, in this order": (
         HERE + "a_step_goes_through_its_parts_in_the_page_s_order"
@@ -71,16 +75,16 @@ STATEMENTS = {
     "neither inner nor tasks is an error": (LOOP + "what_cannot_be_is_a_value_error_that_says_why"),
     # How an episode ends
     "solved: the best outcome reward reaches the threshold: terminated": (
-        LOOP + "solved_is_the_best_outcome_at_the_threshold"
+        ENDS + "solved_is_the_best_outcome_at_the_threshold"
     ),
     "submitted: the response begins with the keyword: terminated": (
-        LOOP + "only_the_keyword_itself_at_the_start_submits_early"
+        ENDS + "only_the_keyword_itself_at_the_start_submits_early"
     ),
-    "out of turns: truncated": LOOP + "the_last_turn_truncates",
+    "out of turns: truncated": ENDS + "the_last_turn_truncates",
     "an early submission is judged and keeps its keyword": (
-        LOOP + "an_early_submission_is_still_judged_and_solved_wins"
+        ENDS + "an_early_submission_is_still_judged_and_solved_wins"
     ),
-    "no keyword, no early submission": LOOP + "the_keyword_is_the_environment_s_own",
+    "no keyword, no early submission": ENDS + "the_keyword_is_the_environment_s_own",
     # Signals
     "a signal has a number and a text": EXAMPLES + "a_signal",
     "all feedback that is not None is collected and shown": (
@@ -147,7 +151,7 @@ STATEMENTS = {
         CODING + "a_language_without_a_kernel_is_refused_before_anything_is_loaded"
     ),
     "code and tests run in a subprocess": (
-        REWARD + "code_and_tests_in_separate_processes_give_a_grade_and_all_that_was_seen"
+        EXECUTED + "code_and_tests_in_separate_processes_give_a_grade_and_all_that_was_seen"
     ),
     "they give a score and feedback": EXAMPLES + "code_execution",
     "what an executor is and gives": HERE + "executors_and_their_results_have_the_page_s_form",
@@ -171,7 +175,7 @@ STATEMENTS = {
     ),
     "a judge reads IterativeHidden.ground_truth": HERE + "a_judge_is_shown_the_ground_truth",
     "the ground truth is found under any of its names": (
-        LOOP + "the_ground_truth_is_found_under_any_of_its_names"
+        STATES + "the_ground_truth_is_found_under_any_of_its_names"
     ),
     "FormatReward, judges and code judge one step together": (
         LOOP + "judges_form_and_code_judge_one_step_together"
@@ -183,16 +187,16 @@ STATEMENTS = {
     "TrajectoryRunner drives the loop through observation.messages": (
         HERE + "a_runner_sends_the_observation_s_messages_and_runs_batches"
     ),
-    "batches": RUNNER + "a_batch_keeps_the_order_of_its_tasks_and_numbers_the_samples",
+    "batches": BATCHES + "a_batch_keeps_the_order_of_its_tasks_and_numbers_the_samples",
     # The checklist's further points
     "rewards can be computed again": (
         LOOP + "rewards_can_be_computed_again_for_a_step_that_was_taken"
     ),
     "lengths, names and bounds": (
-        LOOP + "lengths_names_and_bounds_are_those_of_the_inner_environment"
+        STATES + "lengths_names_and_bounds_are_those_of_the_inner_environment"
     ),
     "hidden states are frozen and pass unknown names on": (
-        LOOP + "a_hidden_state_passes_unknown_names_on_and_is_frozen"
+        STATES + "a_hidden_state_passes_unknown_names_on_and_is_frozen"
     ),
     "every place may stand in every template": (
         PROMPTS + "every_place_may_stand_in_every_template"
@@ -201,7 +205,7 @@ STATEMENTS = {
         LOOP + "a_task_that_nothing_can_find_solved_is_warned_of_and_made"
     ),
     "test_code brings the reward that runs it": (
-        LOOP + "a_task_with_tests_brings_the_reward_that_runs_them"
+        TESTED + "a_task_with_tests_brings_the_reward_that_runs_them"
     ),
     "values have the checklist's fields": HERE + "values_have_the_fields_that_the_page_names",
     "bundles sum, select and begin empty": HERE + "a_bundle_sums_selects_and_may_be_empty",

@@ -1,26 +1,15 @@
-"""The reward of code: which code runs with which tests, what it is worth, what is told."""
+"""The reward that runs code against tests: what it says, and where tests and code come from."""
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import gc
 import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
-from nbrefine.errors import RunStopped, UsageError
-from nbrefine.executors import CodeExecutionResult, SubprocessCodeExecutor
+from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.extractors import CodeBlockExtractor, RawGenerationExtractor, TagBasedExtractor
-from nbrefine.rewards.base import signals_of
 from nbrefine.rewards.code import (
     NO_CODE,
     NO_TESTS,
@@ -31,88 +20,26 @@ from nbrefine.rewards.code import (
     report_of,
 )
 from nbrefine.rewards.code import tests_of as found_in
-from nbrefine.state import Action, Observation, State
+from nbrefine.state import Action
 from nbrefine.values import (
     CaseResult,
     Episode,
     RewardType,
     Signal,
-    SignalBundle,
     Task,
     TestReport,
 )
-
-F = "```"
-
-
-@dataclass
-class Counted:
-    """A result as an executor of somebody's own may give it."""
-
-    passed: int = 0
-    total: int = 0
-    errors: tuple[str, ...] = ()
-    compilation_error: str | None = None
-    stdout: str = ""
-    stderr: str = ""
-
-
-@dataclass
-class OwnExecutor:
-    """Runs everything in this process: each assert is a test, any other statement prepares."""
-
-    ran: list[tuple[str, str, float]] = field(default_factory=list)
-    threads: list[threading.Thread] = field(default_factory=list)
-
-    def execute(self, code: str, test_code: str, *, timeout: float = 30.0) -> Any:
-        self.ran.append((code, test_code, timeout))
-        self.threads.append(threading.current_thread())
-        names: dict[str, Any] = {}
-        try:
-            exec(code, names)
-        except (SyntaxError, NameError) as error:
-            return Counted(compilation_error=f"{type(error).__name__}: {error}")
-        errors = []
-        total = 0
-        for node in ast.parse(test_code).body:
-            total += isinstance(node, ast.Assert | ast.Expr)
-            try:
-                exec(compile(ast.Module([node], []), "tests", "exec"), names)
-            except AssertionError as error:
-                errors.append(f"test_{total - 1}: {error}")
-        return Counted(total - len(errors), total, tuple(errors))
-
-
-class Given:
-    """Gives a result that is known beforehand."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.result = CodeExecutionResult(**fields)
-
-    def execute(self, code: str, test_code: str, *, timeout: float = 30.0) -> CodeExecutionResult:
-        return self.result
-
-
-def state(hidden: Any = None, **fields: Any) -> State:
-    return State(Observation("Do it."), hidden if hidden is not None else SimpleNamespace(**fields))
-
-
-def having(tests: str, **fields: Any) -> State:
-    return state(task=Task("Do it.", tests=tests, **fields))
-
-
-def judged(executor: Any, before: State, reply: str, **options: Any) -> Signal:
-    return CodeExecutionReward(executor, **options).compute(before, Action(reply), before)
-
-
-def told(**fields: Any) -> str:
-    feedback = judged(Given(**fields), having("assert f()"), "f = 1").feedback
-    assert feedback is not None
-    return feedback
-
-
-ADD = "def add(a, b):\n    return a + b\n"
-TESTS = "assert add(1, 2) == 3\nassert add(1, 1) == 3"
+from tests.rewards.judging import (
+    ADD,
+    TESTS,
+    F,
+    Given,
+    OwnExecutor,
+    having,
+    judged,
+    state,
+    told,
+)
 
 
 def test_the_reward_is_the_share_of_tests_that_passed() -> None:
@@ -476,79 +403,6 @@ def test_a_signal_of_anything_else_has_no_report(metadata: dict[str, Any] | None
     assert report_of(Signal("x", RewardType.OUTCOME, metadata=metadata)) is None
 
 
-def test_an_executor_that_is_told_everything_apart_is_awaited() -> None:
-    told_apart: list[Any] = []
-
-    class Started:
-        async def aexecute(self, *args: Any, **options: Any) -> CodeExecutionResult:
-            told_apart.append((args, options))
-            return CodeExecutionResult(1, 1, verdict="solved", tier="grade", isolation=("pid",))
-
-        closed = False
-
-        async def aclose(self) -> None:
-            self.closed = True
-
-    executor = Started()
-    before = having("assert f() == 1", setup="one = 1", entry_point="f")
-    owner = CodeExecutionReward(
-        executor,  # type: ignore[arg-type]
-        timeout=3.0,
-        close_executor=True,
-    )
-    with owner as reward:
-        signal = reward.compute(before, Action(ADD), before)
-    options = {"timeout": 3.0, "entry_point": "f", "setup": "one = 1"}
-    assert told_apart == [((ADD, "assert f() == 1"), options)]
-    assert signal.metadata is not None
-    assert (signal.metadata["tier"], signal.metadata["isolation"]) == ("grade", ["pid"])
-    assert executor.closed
-
-
-def test_closing_leaves_an_executor_alone_that_holds_nothing() -> None:
-    CodeExecutionReward(OwnExecutor(), close_executor=True).close()
-
-
-def test_an_executor_serves_two_rewards_and_stays_open_when_one_is_closed() -> None:
-    before = having("assert add(1, 2) == 3")
-    with SubprocessCodeExecutor(workers=1) as shared:
-        first, second = CodeExecutionReward(shared), CodeExecutionReward(shared)
-        first.close()
-        assert second.compute(before, Action(ADD), before).reward == 1.0
-
-
-def test_the_processes_of_an_executor_that_nobody_closes_end_with_its_reward() -> None:
-    own = psutil.Process()
-    earlier = set(own.children(recursive=True))
-    before = having("assert add(1, 2) == 3")
-    reward = CodeExecutionReward(SubprocessCodeExecutor(workers=1))
-    assert reward.compute(before, Action(ADD), before).reward == 1.0
-    left = set(own.children(recursive=True)) - earlier
-    assert left
-    reward.close()
-    del reward
-    gc.collect()
-    _, alive = psutil.wait_procs(left, timeout=60)
-    assert not alive
-
-
-def test_an_own_executor_runs_in_a_thread_of_its_own() -> None:
-    executor = OwnExecutor()
-    judged(executor, having(TESTS), ADD)
-    assert executor.threads[0] is not threading.main_thread()
-    assert executor.threads[0].name == "nbrefine-user"
-
-
-def test_what_executes_nothing_is_refused_at_once() -> None:
-    with pytest.raises(UsageError, match="executes no code"):
-        CodeExecutionReward("python3")  # type: ignore[arg-type]
-
-
-def test_a_time_limit_of_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="timeout is 0"):
-        CodeExecutionReward(OwnExecutor(), timeout=0)
-
-
 # With the executor of separate processes
 
 
@@ -556,206 +410,6 @@ def test_a_time_limit_of_nothing_is_refused() -> None:
 def real() -> Iterator[CodeExecutionReward]:
     with CodeExecutionReward(SubprocessCodeExecutor(workers=2), timeout=20.0) as reward:
         yield reward
-
-
-def test_code_and_tests_in_separate_processes_give_a_grade_and_all_that_was_seen(
-    real: CodeExecutionReward,
-) -> None:
-    tests = "assert add(1, 2) == 3\nassert add(1, 1) == 3\nassert add(1, 'a') == 1"
-    before = having(tests)
-    signal = real.compute(before, Action(f"{F}py\nprint('hello')\n{ADD}{F}"), before)
-    assert signal.reward == pytest.approx(1 / 3)
-    assert signal.feedback is not None
-    lines = signal.feedback.splitlines()
-    assert lines[:5] == [
-        "1/3 tests passed.",
-        "Failures:",
-        "  - test_2: add(1, 1) == 3",
-        "      got: 2",
-        "      expected: 3",
-    ]
-    assert any(line.startswith("      raised: TypeError: unsupported operand") for line in lines)
-    assert "hello" in lines
-    assert signal.metadata is not None
-    assert (signal.metadata["tier"], signal.metadata["verdict"]) == ("grade", "failed")
-    report = report_of(signal)
-    assert report is not None
-    assert [case.status for case in report.cases] == ["passed", "failed", "error"]
-    json.dumps(signal.metadata, allow_nan=False)
-
-
-CHECK = """
-def check(candidate):
-    assert candidate(2) == 4
-    assert candidate(-1) == 1
-"""
-
-
-@pytest.mark.parametrize(
-    ("body", "reward"), [("    return x * x", 1.0), ("    return x + x", 0.5), ("    return", 0.0)]
-)
-def test_defect_2_a_check_is_called_and_its_asserts_are_counted(
-    real: CodeExecutionReward, body: str, reward: float
-) -> None:
-    prompt = 'def square(x):\n    """Give the square of x."""\n'
-    row = {"prompt": prompt, "test": CHECK, "entry_point": "square"}
-    before = state(entry=row)
-    assert real.compute(before, Action(f"{F}python\n{prompt}{body}\n{F}"), before).reward == reward
-    assert real.compute(before, Action(body), before).reward == reward
-
-
-@pytest.mark.parametrize(
-    ("reply", "verdict", "told"),
-    [
-        ("def add(a, b:\n    return", "failed", "Code failed to compile/run: SyntaxError"),
-        ("x = 1 / 0", "failed", "Code failed to compile/run: ZeroDivisionError: division by zero"),
-        ("import sys\nsys.exit(3)", "failed", "Code failed to compile/run: "),
-        ("def add(a, b):\n    import sys\n    sys.exit(0)", "failed", "0/1 tests passed."),
-        ("def plus(a, b):\n    return a + b", "failed", "0/1 tests passed."),
-    ],
-)
-def test_what_the_code_does_wrong_is_told_and_worth_nothing(
-    real: CodeExecutionReward, reply: str, verdict: str, told: str
-) -> None:
-    before = having("assert add(1, 2) == 3")
-    signal = real.compute(before, Action(reply), before)
-    assert signal.reward == 0.0
-    assert signal.feedback is not None
-    assert signal.feedback.startswith(told)
-    assert not any(line.rstrip().endswith(":") for line in signal.feedback.splitlines()[2:])
-    assert signal.metadata is not None
-    assert signal.metadata["verdict"] == verdict
-
-
-def test_the_time_limit_reaches_the_executor() -> None:
-    before = having("assert f() == 1")
-    with CodeExecutionReward(SubprocessCodeExecutor(workers=1), timeout=0.5) as reward:
-        signal = reward.compute(before, Action("def f():\n    while True:\n        pass"), before)
-    assert signal.reward == 0.0
-    assert signal.metadata is not None
-    assert signal.metadata["verdict"] == "timeout"
-
-
-@pytest.mark.parametrize("tests", ["assert (", "x = 1"])
-def test_tests_that_are_none_are_an_invalid_task(real: CodeExecutionReward, tests: str) -> None:
-    before = having(tests)
-    signal = real.compute(before, Action(ADD), before)
-    assert signal.reward is None
-    assert signal.metadata is not None
-    assert signal.metadata["verdict"] == "invalid-task"
-
-
-def test_a_task_s_setup_runs_before_the_code(real: CodeExecutionReward) -> None:
-    before = having("assert area(1) > 3", setup="import math")
-    signal = real.compute(before, Action("def area(r):\n    return math.pi * r * r"), before)
-    assert signal.reward == 1.0
-
-
-def test_a_judgement_that_is_stopped_leaves_the_executor_ready(real: CodeExecutionReward) -> None:
-    before = having("assert f() == 1")
-    endless = real.acompute(before, Action("def f():\n    while True:\n        pass"), before)
-    endless.stop()
-    with pytest.raises(RunStopped):
-        endless.result(30)
-    assert real.compute(before, Action("def f():\n    return 1"), before).reward == 1.0
-
-
-def test_bare_bodies_of_real_solutions_are_whole_answers(
-    real: CodeExecutionReward, shared_data: Path
-) -> None:
-    """HumanEval's solutions are bodies; its tests are a check that nobody calls."""
-    lines = (shared_data / "humaneval" / "test.jsonl").read_text().splitlines()[::16]
-    for row in map(json.loads, lines):
-        before = state(entry=row)
-        solution = Action(row["canonical_solution"])
-        assert real.compute(before, solution, before).reward == 1.0, row["task_id"]
-        fenced = Action(f"{F}python\n{row['canonical_solution'].strip()}\n{F}")
-        assert real.compute(before, fenced, before).reward == 1.0, row["task_id"]
-        nothing = real.compute(before, Action("    return None"), before)
-        assert nothing.reward is not None
-        assert nothing.reward < 1.0, row["task_id"]
-
-
-# The signals of one step
-
-
-class Fixed:
-    """A reward function that says the same of everything, once it may."""
-
-    reward_type = RewardType.PROCESS
-
-    def __init__(self, name: str, gives: Any = None, *, after: threading.Event | None = None):
-        self.name = name
-        self.gives = gives
-        self.after = after
-        self.seen: list[Any] = []
-
-    def compute(self, state: State, action: Action, next_state: State) -> Any:
-        if self.after is not None:
-            assert self.after.wait(30)
-        self.seen.append((state, action, next_state))
-        if isinstance(self.gives, Exception):
-            raise self.gives
-        return self.gives or Signal(self.name, self.reward_type, 1.0)
-
-
-def signals(*functions: Any) -> SignalBundle:
-    before, after = state(), state()
-    found = asyncio.run(signals_of(functions, before, Action("a"), after))
-    for function in functions:
-        if isinstance(function, Fixed):
-            assert function.seen == [(before, Action("a"), after)]
-    return found
-
-
-def test_signals_come_in_the_order_of_their_functions_though_they_work_side_by_side() -> None:
-    done = threading.Event()
-
-    class Last(Fixed):
-        def compute(self, *args: Any) -> Any:
-            done.set()  # the first one waits for this one
-            return super().compute(*args)
-
-    found = signals(Fixed("a", after=done), Last("b"))
-    assert [signal.name for signal in found] == ["a", "b"]
-    assert signals() == SignalBundle.empty()
-
-
-def test_what_a_function_raises_names_it_and_waits_for_the_others() -> None:
-    other = Fixed("good")
-    failing = Fixed("bad", ZeroDivisionError("no"))
-    with pytest.raises(ZeroDivisionError, match="no") as caught:
-        signals(failing, other)
-    assert caught.value.__notes__ == ['Raised by the reward function "bad".']
-    assert len(other.seen) == 1
-
-
-def test_a_function_that_gives_no_signal_is_told_apart_from_the_model_s_faults() -> None:
-    with pytest.raises(UsageError, match='"plain" gave float where a Signal is due'):
-        signals(Fixed("plain", 0.5))
-
-
-@pytest.mark.parametrize("reward", ["0.5", [1.0], 1j])
-def test_a_reward_that_is_no_number_is_the_function_s_mistake(reward: Any) -> None:
-    with pytest.raises(UsageError, match='"odd" gave the reward'):
-        signals(Fixed("odd", Signal("odd", RewardType.OUTCOME, reward)))
-
-
-@pytest.mark.parametrize(("reward", "known"), [(Fraction(1, 2), 0.5), (True, 1.0), (1, 1.0)])
-def test_a_reward_of_any_kind_of_number_is_a_float(reward: Any, known: float) -> None:
-    (signal,) = signals(Fixed("any", Signal("any", RewardType.OUTCOME, reward)))
-    assert (signal.reward, type(signal.reward)) == (known, float)
-
-
-def test_a_kind_of_reward_of_ours_may_have_a_compute_of_its_own() -> None:
-    class Halved(CodeExecutionReward):
-        def compute(self, state: State, action: Action, next_state: State) -> Signal:
-            whole = super().compute(state, action, next_state)
-            assert whole.reward is not None
-            return Signal("half", RewardType.PROCESS, whole.reward / 2)
-
-    found = asyncio.run(signals_of([Halved(OwnExecutor())], having(TESTS), Action(ADD), state()))
-    assert [(signal.name, signal.reward) for signal in found] == [("half", 0.25)]
 
 
 def test_raw_text_is_code_where_that_is_asked_for() -> None:

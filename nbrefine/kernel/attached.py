@@ -16,8 +16,9 @@ import socket
 import sys
 import weakref
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nbrefine.errors import BranchRefused, KernelError
 from nbrefine.kernel.core import Core
@@ -36,6 +37,35 @@ from nbrefine.values import KernelInfo
 
 Post = Callable[[Callable[[], None]], object]
 """Has the main thread call a function, soon and once."""
+
+Tell = Callable[[str, dict[str, Any]], object]
+"""Takes kind and content of a message."""
+
+
+class Host(Protocol):
+    """The main thread of this process while a cell awaits: it runs other cells meanwhile.
+
+    Every method may be called from any thread, and returns at once.
+    """
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Have the main thread call a function, soon and once."""
+        ...
+
+    def run(self, source: str, tell: Tell) -> None:
+        """Run a cell, which enters no history.
+
+        Parameters
+        ----------
+        tell: called with what the cell shows, which nobody else sees, and at last with
+            "execute_reply"; in any thread.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Interrupt the cell that `run` has begun."""
+        ...
+
 
 _FOLDER = str(Path(__file__).parent / "inside" / "branching")
 _FORK = 10.0  # seconds in which a kernel must have made a copy of itself
@@ -102,16 +132,18 @@ async def _call(core: Core, folder: Path) -> tuple[socket.socket | None, dict[st
 
 
 class Here(Link):
-    """The kernel that this very process is: it is copied by its own main thread.
+    """The kernel that this very process is: its own main thread copies it.
 
-    It runs no cells for us, since it waits for the one that asks.
+    A request to its shell would wait for the cell that asks.  So cells run on the main thread
+    while that cell awaits; where it blocks, they are refused.
 
     Parameters
     ----------
     post: has the main thread, which runs a cell or its event loop, call a function.
+    host: runs cells; None where the cell blocks.
     """
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, host: Host | None = None) -> None:
         self.process = None
         self.died: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self.info = KernelInfo(
@@ -119,9 +151,12 @@ class Here(Link):
             language_version=sys.version.split()[0],
             implementation="ipython",
             pid=os.getpid(),
+            owned=False,
             platform=platform.platform(),
         )
         self._post = post
+        self._host = host
+        self._execution: Execution | None = None
 
     async def checkpoint(self, folder: Path) -> tuple[socket.socket | None, dict[str, Any]]:
         """Have this process forked, and give the way to the copy, and what there is to tell.
@@ -152,15 +187,60 @@ class Here(Link):
         return near, told
 
     def execute(self, execution: Execution, *, store_history: bool) -> None:
-        raise KernelError(
-            "This kernel runs the cell that asks for another one", hint="Run it in a branch"
+        """Have the main thread run a cell.
+
+        Raises
+        ------
+        KernelError: it waits for the cell that asks.
+        """
+        if self._host is None:
+            raise KernelError(
+                "This kernel runs the cell that asks for another one", hint="Run it in a branch"
+            )
+        self._execution = execution
+        loop = asyncio.get_running_loop()
+        execution.on_iopub(_message("status", {"execution_state": "busy"}))
+        self._host.run(
+            execution.source,
+            lambda kind, content: loop.call_soon_threadsafe(_hear, execution, kind, content),
         )
+
+    @property
+    def occupied(self) -> bool:
+        return self._execution is not None and not self._execution.done
+
+    def poke(self) -> None:
+        """Do nothing: an interrupt wakes the loop by itself."""
+
+    async def interrupt(self) -> None:
+        """Interrupt the cell that runs for us."""
+        assert self._host is not None
+        self._host.interrupt()
 
     async def close(self, *, grace: float = 0.0, leave: bool = False) -> None:
         """Do nothing: there is no connection."""
 
 
-async def here(post: Post, limits: OutputLimits = OutputLimits()) -> Core:  # noqa: B008 - frozen
+def _hear(execution: Execution, kind: str, content: dict[str, Any]) -> None:
+    """Take in what the host tells of a cell, as if it had come as messages."""
+    if kind == "execute_reply":
+        execution.on_reply(_message(kind, content))
+        execution.on_iopub(_message("status", {"execution_state": "idle"}))
+    else:
+        execution.on_iopub(_message(kind, content))
+
+
+def _message(kind: str, content: dict[str, Any]) -> dict[str, Any]:
+    date = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return {"msg_type": kind, "content": content, "header": {"date": date}}
+
+
+async def here(
+    post: Post,
+    limits: OutputLimits = OutputLimits(),  # noqa: B008 - frozen
+    *,
+    host: Host | None = None,
+) -> Core:
     """Give the kernel that this process is, to be branched from within a cell of its own.
 
     Parameters
@@ -168,9 +248,10 @@ async def here(post: Post, limits: OutputLimits = OutputLimits()) -> Core:  # no
     post: has the main thread call a function.  In a cell that awaits, it is the running loop's
         `call_soon_threadsafe`, in the context of the cell.
     limits: how much of the output of its branches is kept.
+    host: runs cells in it, in a cell that awaits; without one, only its branches do.
     """
     core = Core(None, limits)
-    core.link = Here(post)
+    core.link = Here(post, host)
     core.lineage = Lineage(mode="auto")
     core.epoch = 1
     return core

@@ -146,6 +146,37 @@ class Withheld:
         return None
 
 
+class Diverted:
+    """Gives what the cells in the block show to somebody else, and to no front end.
+
+    Parameters
+    ----------
+    kernel: ipykernel's kernel of this process.
+    tell: takes kind and content, in any thread.
+    """
+
+    def __init__(self, kernel: Any, tell: Callable[[str, dict[str, Any]], object]) -> None:
+        self._session = kernel.session
+        self._tell = tell
+
+    def __enter__(self) -> Self:
+        _flush()
+        self._send = self._session.send
+        self._session.send = self._take
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _flush()
+        self._session.send = self._send
+
+    def _take(self, stream: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
+        kind, content = _read(message, args, kwargs)
+        if kind not in SHOWN:
+            return self._send(stream, message, *args, **kwargs)
+        self._tell(kind, content)
+        return None
+
+
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # a cell may have put anything there

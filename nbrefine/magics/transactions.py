@@ -1,23 +1,11 @@
-"""Transactional cells for people, without any model: `%load_ext nbrefine`.
-
-    %%try        run the cell in a branch of this kernel, and see what it would change
-    %keep        run it here, once, and compare
-    %discard     forget it
-    %undo        says why this kernel cannot go back
-
-They work wherever the notebook runs, also in Run All, papermill and nbconvert.
-"""
+"""Cells of people that are tried before they run: `%%try`, `%keep`, `%discard`, `%undo`."""
 
 from __future__ import annotations
 
-import argparse
-import math
 import os
 import re
-import threading
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from IPython.core.error import UsageError as Refusal
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from nbrefine.bindings import StateDigest
@@ -27,14 +15,22 @@ from nbrefine.kernel.core import Core
 from nbrefine.kernel.messages.execution import Ticket
 from nbrefine.kernel.state.changes import differences
 from nbrefine.kernel.state.digest import read_digest
+from nbrefine.magics.asking import (
+    Options,
+    Refusal,
+    kernel_of,
+    no_arguments,
+    say,
+    seconds,
+)
 from nbrefine.magics.attempt import Attempt, MainThread, attempt
 from nbrefine.magics.showing import Shown, Withheld, show
 from nbrefine.outputs import Failure
+from nbrefine.views.panel import shows_widgets
 
-_NO_KERNEL = (
-    "this is plain IPython, and only a Jupyter kernel can be branched: "
-    "open a notebook, or `jupyter console`"
-)
+if TYPE_CHECKING:
+    from nbrefine.magics.choosing import Choice
+
 _NO_WAY_BACK = (
     "%undo cannot take this kernel back: it belongs to the server that started it, which would "
     "start it anew, empty, if a copy took its place. Try a cell with %%try before it runs here"
@@ -43,40 +39,8 @@ _ALONE = "%keep runs a cell that awaits only where it stands alone on its line"
 _KEEP = re.compile(r"(\s*)%keep(\s*(?:#.*)?)", re.DOTALL)
 
 
-class _Options(argparse.ArgumentParser):
-    """Refuses what it does not know instead of ending the kernel."""
-
-    def error(self, message: str) -> NoReturn:
-        raise Refusal(f"{message}; {self.format_usage().strip()}")
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no time; give seconds above 0")
-    return seconds
-
-
-_OPTIONS = _Options("%%try", usage="%%%%try [--timeout SECONDS]", add_help=False)
-_OPTIONS.add_argument("--timeout", type=_seconds)
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """Register the magics; IPython calls it."""
-    transactions = Transactions(shell)
-    shell.register_magics(transactions)
-    shell.input_transformers_cleanup.append(transactions.awaited)
-
-
-def unload_ipython_extension(shell: Any) -> None:
-    """Take the magics back and forget an attempt that waits."""
-    transactions = shell.magics_manager.registry.pop("Transactions", None)
-    if transactions is not None:
-        transactions.forget()
-        shell.input_transformers_cleanup.remove(transactions.awaited)
-        for kind, names in transactions.magics.items():
-            for name in names:
-                shell.magics_manager.magics[kind].pop(name, None)
+_OPTIONS = Options("%%try", usage="%%%%try [--timeout SECONDS]", add_help=False)
+_OPTIONS.add_argument("--timeout", type=seconds)
 
 
 @magics_class
@@ -90,6 +54,7 @@ class Transactions(Magics):
 
     def _begin(self) -> None:
         self.pending: Attempt | None = None
+        self._choice: Choice | None = None
         self._why_none = "no cell has been tried"
         self._main = MainThread()
         self._core: Core | None = None
@@ -107,22 +72,29 @@ class Transactions(Magics):
             raise Refusal("there is no code below %%try")
         if self.pending is not None:
             self.forget()
-            _say("The earlier attempt is discarded.")
+            say("The earlier attempt is discarded.")
         tried = self._attempt(kernel, cell, given.timeout)
         if tried.result.ok and not tried.result.exited:
             self.pending = tried
-            _say(f"{tried.describe()}\n%keep runs it here, %discard forgets it.")
+            say(f"{tried.describe()}\n%keep runs it here, %discard forgets it.")
+            if shows_widgets(kernel):
+                self._offer(tried)
             return
         tried.trial.close()
         self._why_none = "the last cell tried did not run to its end, or would end this kernel"
-        _say(tried.describe())
+        say(tried.describe())
         if tried.result.status == "interrupted":
             raise Refusal("interrupted, and discarded")  # so that Run All stops too
+
+    def _offer(self, tried: Attempt) -> None:
+        from nbrefine.magics.choosing import Choice
+
+        self._choice = Choice(tried, keep=self.keep_awaited, discard=self._discard)
 
     @line_magic
     def keep(self, line: str) -> None:
         """Run the cell of the last %%try here, once; the result is compared with the branch's."""
-        _no_arguments("%keep", line)
+        no_arguments("%keep", line)
         kernel = self._kernel()
         if self.pending is not None and self._awaits(self.pending.source):
             raise Refusal(_ALONE)
@@ -146,13 +118,16 @@ class Transactions(Magics):
     @line_magic
     def discard(self, line: str) -> None:
         """Forget the last %%try."""
-        _no_arguments("%discard", line)
+        no_arguments("%discard", line)
         self._kernel()
         if self.pending is None:
-            _say(f"There is nothing to discard: {self._why_none}.")
+            say(f"There is nothing to discard: {self._why_none}.")
         else:
-            self.forget()
-            _say("The attempt is discarded.")
+            self._discard()
+
+    def _discard(self) -> None:
+        self.forget()
+        say("The attempt is discarded.")
 
     @line_magic
     def undo(self, line: str) -> None:
@@ -174,14 +149,18 @@ class Transactions(Magics):
         shell = self._shell
         return bool(shell.should_run_async(source, transformed_cell=shell.transform_cell(source)))
 
-    def forget(self, why: str = "the last attempt was discarded") -> None:
+    def forget(self, why: str = "the last attempt was discarded", told: str = "Discarded") -> None:
         """End the branch of the attempt that waits, if there is one.
 
         Parameters
         ----------
         why: what to say when somebody asks for it later.
+        told: what stays in the place of its buttons.
         """
         pending, self.pending, self._why_none = self.pending, None, why
+        choice, self._choice = self._choice, None
+        if choice is not None:
+            choice.end(told)
         if pending is not None:
             pending.trial.close()
 
@@ -190,13 +169,9 @@ class Transactions(Magics):
 
         Raises
         ------
-        UsageError: this is plain IPython.
+        UsageError: this is plain IPython, or a subshell.
         """
-        kernel = getattr(self._shell, "kernel", None)
-        if kernel is None:
-            raise Refusal(_NO_KERNEL)
-        if threading.current_thread() is not threading.main_thread():
-            raise Refusal("a subshell cannot branch the kernel: only its main thread can")
+        kernel = kernel_of(self._shell)
         if self._process_id != os.getpid():  # this is a branch, and the attempt is its origin's
             self._begin()
         return kernel
@@ -237,7 +212,7 @@ class Transactions(Magics):
             raise Refusal(f"there is nothing to keep: {self._why_none}")
         moved = differences(tried.before.digest, state())
         if moved:
-            _say(f"Since the attempt this has changed here: {'; '.join(moved)}.")
+            say(f"Since the attempt this has changed here: {'; '.join(moved)}.")
         return tried
 
     def _redact(self, text: str) -> str:
@@ -249,7 +224,7 @@ class Transactions(Magics):
             withheld.release()
             raise Refusal("the cell did not begin here, and waits: %keep tries it once more")
         ran = result.success
-        self.forget("the last attempt was kept already")
+        self.forget("the last attempt was kept already", "Kept")
         same = withheld.shown == Shown.of(tried.result.outputs)
         if not (same and ran):
             withheld.release()
@@ -261,9 +236,9 @@ class Transactions(Magics):
         outputs = "" if same else "; its outputs, above, are other ones than in the branch"
         assert tried.after is not None  # it was kept only because it had run to its end
         other = differences(tried.after.digest, state())
-        _say(f"Kept: the cell has run here{outputs}.")
+        say(f"Kept: the cell has run here{outputs}.")
         if other:
-            _say(f"The state is not the branch's: {'; '.join(other)}.")
+            say(f"The state is not the branch's: {'; '.join(other)}.")
 
 
 def state() -> StateDigest:
@@ -273,18 +248,9 @@ def state() -> StateDigest:
     return read_digest(digest(lambda _: None))
 
 
-def _no_arguments(magic: str, line: str) -> None:
-    if line.strip() and not line.lstrip().startswith("#"):
-        raise Refusal(f"{magic} takes no arguments, and got: {line.strip()}")
-
-
 def _content(failure: Failure) -> dict[str, Any]:
     return {
         "ename": failure.ename,
         "evalue": failure.evalue,
         "traceback": list(failure.traceback),
     }
-
-
-def _say(text: str) -> None:
-    print(text)  # noqa: T201 - a magic's words are the cell's output

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbconvert.preprocessors import ExecutePreprocessor
 
@@ -22,6 +19,7 @@ from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.digest import Snapshot
 from nbrefine.magics.attempt import Attempt
 from nbrefine.outputs import CellResult, Display, Failure, Output, Stream
+from tests.magics.kernels import children, environment, run, until, value
 
 ASIDE = "In a branch, so nothing here has changed. The cell "
 CHOICE = "%keep runs it here, %discard forgets it.\n"
@@ -33,54 +31,6 @@ while True:
         pass
 """
 VIEW = "application/vnd.jupyter.widget-view+json"
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Variables of a kernel, whose temporary files go to the folder."""
-    ours = {"PYDEVD_DISABLE_FILE_VALIDATION": "1", "OPENBLAS_NUM_THREADS": "1"}
-    variables = {**os.environ, **ours, "TMPDIR": str(folder)}
-    variables.pop("PYTEST_CURRENT_TEST", None)
-    return variables
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """A kernel as Jupyter starts it."""
-    folder = tmp_path_factory.mktemp("stock")
-    manager = KernelManager(kernel_name="python3", connection_file=str(folder / "kernel.json"))
-    with (folder / "log").open("w") as log:
-        manager.start_kernel(stdout=log, stderr=log, env=environment(folder))
-        with Kernel.connect(manager.connection_file) as kernel:
-            kernel.run("%load_ext nbrefine").result()
-            yield kernel
-        manager.shutdown_kernel(now=True)
-
-
-@pytest.fixture
-def kernel(shared: Kernel) -> Iterator[Kernel]:
-    yield shared
-    shared.run("%discard").result()
-
-
-def run(kernel: Kernel, source: str, **settings: Any) -> CellResult:
-    return kernel.run(source, timeout=60, **settings).result()
-
-
-def value(kernel: Kernel, expression: str) -> str:
-    return run(kernel, expression).text.strip()
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.01)
-
-
-def children(pid: int) -> set[int]:
-    """Give the children of a process, zombies included."""
-    found = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(word) for each in found for word in each.read_text().split()}
 
 
 def test_a_tried_cell_changes_nothing_until_it_is_kept(kernel: Kernel) -> None:

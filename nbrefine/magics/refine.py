@@ -1,0 +1,234 @@
+"""An agent asked from a cell: `%%refine`, and what tells of it, ends it and shows it again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+
+from nbrefine.errors import NbrefineError
+from nbrefine.magics.asking import Refusal, no_arguments, say
+from nbrefine.magics.request import Request, read, usage
+
+if TYPE_CHECKING:
+    from nbrefine.magics.work import Work
+    from nbrefine.rerun import Replay
+    from nbrefine.values import Episode
+
+BEAT = 0.1
+"""Seconds between two looks at the work: an interrupt reaches no loop that sleeps for longer."""
+
+PATIENCE = 15.0
+"""Seconds that work which was stopped gets to close its record and its kernel."""
+
+PACKAGES = 8
+"""Packages that are named of those that are not as recorded."""
+
+_CELL = re.compile(r"%%refine(?=\s|$)(.*)", re.DOTALL)
+_NOT_ALONE = (
+    "%%refine is awaited, which it can be only in the first line of a cell, behind no other magic"
+)
+
+
+@magics_class
+class Refinement(Magics):
+    """The magics of one kernel's agent, and the work that is under way."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._shell = shell
+        self.work: Work | None = None
+        """The newest one."""
+
+    @cell_magic
+    def refine(self, line: str, cell: str) -> None:
+        """Have a model work on what the cell says; the cell ends when the work has ended.
+
+        `%%refine --help` lists the options.
+        """
+        raise Refusal(_NOT_ALONE)
+
+    def awaited(self, lines: list[str]) -> list[str]:
+        """Have a cell of `%%refine` await it; an input transformer."""
+        if not lines or (found := _CELL.match(lines[0])) is None:
+            return lines
+        line, cell = found[1].strip(), "".join(lines[1:])
+        registry = "get_ipython().magics_manager.registry"
+        return [f"await {registry}['Refinement'].refine_awaited({line!r}, {cell!r})\n"]
+
+    async def refine_awaited(self, line: str, cell: str) -> None:
+        """Do what a `%%refine` cell asks for."""
+        if self.work is not None and not self.work.run.done():
+            raise Refusal("an agent is at work already: %refine_stop ends it")
+        if "--help" in line.split():
+            say(usage())
+            return
+        request = read(line, cell, self._shell.user_ns)
+        try:
+            with _cancelled_by_ctrl_c(self._shell):
+                work = await self._conducted(request)
+        except asyncio.CancelledError:
+            raise Refusal("interrupted") from None
+        except NbrefineError as error:
+            raise Refusal(str(error)) from None
+        if work.trouble:
+            raise Refusal(work.trouble)
+        if request.check and work.episode is not None and not work.episode.solved:
+            raise Refusal("it is not solved, and --check asks for that")
+
+    async def _conducted(self, request: Request) -> Work:
+        """Work until the end, or until a person interrupts; whatever happens, it is shown."""
+        from nbrefine.magics.work import working
+
+        interrupted = False
+        async with working(request, self._shell) as work:
+            self.work = work
+            try:
+                interrupted = await _followed(work)
+            finally:
+                work.end()
+                if work.episode is not None:
+                    self._shell.push({request.name: work.episode})
+        if interrupted:
+            raise asyncio.CancelledError
+        return work
+
+    @line_magic
+    def refine_status(self, line: str) -> None:
+        """Tell where the work stands, or how it ended."""
+        no_arguments("%refine_status", line)
+        say(self.work.status if self.work is not None else "No agent has been asked here yet.")
+
+    @line_magic
+    def refine_stop(self, line: str) -> None:
+        """End the work that is under way, from another thread or client than that of its cell.
+
+        %refine_stop [--after]    with --after, once the attempt that has begun has ended
+        """
+        after = line.strip() == "--after"
+        no_arguments("%refine_stop", "" if after else line)
+        if self.work is None or self.work.run.done():
+            say("No agent is at work.")
+        elif after:
+            self.work.run.finish()
+            say("It ends with this attempt.")
+        else:
+            self.work.run.stop()
+            say("It is being ended.")
+
+    @line_magic
+    def refine_view(self, line: str) -> None:
+        """Show an episode, attempt by attempt.
+
+        %refine_view [PATH or VARIABLE]    by default the newest one
+        """
+        from nbrefine.views.terminal import show
+
+        with _refusing():
+            show(self._episode(line))
+
+    @line_magic
+    def refine_replay(self, line: str) -> None:
+        """Run the accepted cells of an episode in a fresh kernel, and compare the states.
+
+        %refine_replay [--check] [PATH or VARIABLE]    --check fails where they differ
+        """
+        from nbrefine.rerun import replay
+
+        words = line.split(maxsplit=1)
+        check = words[:1] == ["--check"]
+        with _refusing():
+            replayed = replay(self._episode(" ".join(words[1:]) if check else line))
+        width = max((len(step.cell) for step in replayed.steps), default=0)
+        for step in replayed.steps:
+            details = "; ".join(step.details)
+            say(f"{step.cell:<{width}}  {step.verdict}{f': {details}' if details else ''}")
+        for change in replayed.packages[:PACKAGES]:
+            say(str(change))
+        told = _told(replayed)
+        say(told)
+        if check and not replayed.ok:
+            raise Refusal(told)
+
+    def _episode(self, named: str) -> Episode | Path:
+        """Give the episode that a line names, or the path of one; the newest where it is blank.
+
+        Raises
+        ------
+        UsageError: there is none.
+        """
+        from nbrefine.values import Episode
+
+        named = named.strip().strip("'\"")
+        held = self._shell.user_ns.get(named)
+        if isinstance(held, Episode):
+            return held
+        if named:
+            return Path(named)
+        newest = self.work.episode if self.work is not None else None
+        if newest is None:
+            raise Refusal("there is no episode yet: name the path of one")
+        return newest
+
+    def forget(self) -> None:
+        """Stop the work that is under way, if there is any."""
+        if self.work is not None:
+            self.work.run.stop()
+
+
+async def _followed(work: Work) -> bool:
+    """Show how the work goes until it has ended, and tell whether a person interrupted it."""
+    loop = asyncio.get_running_loop()
+    deadline = math.inf
+    while not work.run.done() and loop.time() < deadline:
+        try:
+            await asyncio.sleep(BEAT)
+            work.show()
+        except asyncio.CancelledError:
+            if deadline < math.inf:
+                raise  # asked a second time
+            deadline = loop.time() + PATIENCE
+            work.run.stop()
+    return deadline < math.inf
+
+
+def _told(replayed: Replay) -> str:
+    """Say how a replay went."""
+    if (first := replayed.first) is not None:
+        return f"The replay is not as recorded, first at {first.cell}."
+    if not replayed.compared:
+        return "Every cell ran to its end; there was no recorded state to compare with."
+    return f"The accepted cells give the recorded state ({replayed.compared} compared)."
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Tell what is wrong in a line."""
+    try:
+        yield
+    except NbrefineError as error:
+        raise Refusal(str(error)) from None
+
+
+@contextlib.contextmanager
+def _cancelled_by_ctrl_c(shell: Any) -> Iterator[None]:
+    """Have Ctrl-C cancel the cell in plain IPython, which would leave its work behind instead."""
+    in_kernel = getattr(shell, "kernel", None) is not None  # ipykernel cancels by itself
+    if in_kernel or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(task.cancel))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

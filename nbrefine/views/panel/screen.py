@@ -1,0 +1,116 @@
+"""Where a notebook shows an episode that runs: below its cell, live, and then for good.
+
+What is there at the end is text, put in the place of what was there before, so that a saved
+notebook reads everywhere and holds no widget.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+from nbrefine.budget import Budget
+from nbrefine.driver import EpisodeRun
+from nbrefine.values import Episode
+from nbrefine.views.panel.told import told
+
+PANEL = "NBREFINE_PANEL"
+"""Environment variable: 0 for no live panel, 1 for one in any case."""
+
+
+class Screen(Protocol):
+    """Where it is shown."""
+
+    def show(self) -> None:
+        """Show where it stands; called ten times a second, and cheap where nothing has changed."""
+        ...
+
+    def end(self) -> None:
+        """Put what stays in the place of all else."""
+        ...
+
+
+def screen(
+    run: EpisodeRun,
+    *,
+    budget: Budget,
+    max_turns: int,
+    record: Path,
+    name: str,
+    shell: Any,
+    widgets: bool | None = None,
+) -> Screen:
+    """Give the screen for the cell that runs.
+
+    Parameters
+    ----------
+    budget: under which the episode runs.
+    max_turns: how many turns there may be.
+    record: the episode notebook.
+    name: what the episode will be called in the session.
+    shell: IPython's.
+    widgets: whether to show the live panel; None leaves it to what the front end can show.
+    """
+    kernel = getattr(shell, "kernel", None)
+    return Text(run, record=record, name=name, live=kernel is not None)
+
+
+def shows_widgets(kernel: Any) -> bool:
+    """Tell whether whoever asks for the cell that runs shows widgets, as far as that can be known.
+
+    An editor names the cell that it asks for, as JupyterLab does.  What runs a notebook from top
+    to bottom, as nbclient, names none; it would write every widget that it has ever heard of into
+    the file, those that were closed included.
+
+    Parameters
+    ----------
+    kernel: ipykernel's kernel of this process.
+    """
+    said = os.environ.get(PANEL, "")
+    if said:
+        return said != "0"
+    request = kernel.get_parent("shell") or {}
+    return bool((request.get("metadata") or {}).get("cellId"))
+
+
+class Text:
+    """Shows text alone, anew with every turn.
+
+    Parameters
+    ----------
+    live: whether what is shown can be replaced; in a terminal it would be printed once more.
+    """
+
+    def __init__(self, run: EpisodeRun, *, record: Path, name: str, live: bool) -> None:
+        self._run = run
+        self._record = record
+        self._name = name
+        self._live = live
+        self._seen: Episode | None = None
+        self._shown: dict[str, str] = {}
+        self._id = ""
+
+    def show(self) -> None:
+        episode = self._run.episode
+        if self._live and episode is not None and episode is not self._seen:
+            self._seen = episode
+            self._put(episode)
+
+    def end(self) -> None:
+        if (episode := self._run.episode) is not None:
+            self._put(episode)
+
+    def _put(self, episode: Episode) -> None:
+        from IPython.display import display
+
+        text = told(episode, record=self._record, name=self._name)
+        if text == self._shown:
+            return
+        self._shown = text
+        if not self._id:
+            self._id = f"nbrefine-{uuid4().hex}"
+            display(text, raw=True, display_id=self._id)  # type: ignore[no-untyped-call]
+        else:
+            display(text, raw=True, display_id=self._id, update=True)  # type: ignore[no-untyped-call]

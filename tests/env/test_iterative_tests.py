@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psutil
 import pytest
 
@@ -19,13 +17,6 @@ from nbrefine.rewards.code import CodeExecutionReward, program_of
 from nbrefine.state import Action
 from nbrefine.values import RewardType, Signal, Task
 from tests.env.guessing import Fixed, Graded, begun, guessing, newest
-
-
-@pytest.fixture
-def env() -> Iterator[IterativeEnvironment]:
-    with guessing() as env:
-        yield env
-
 
 ADD = IterativeTask("Write add(a, b).", test_code="assert add(1, 2) == 3\nassert add(-1, 1) == 0")
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from nbrefine.executors import SubprocessCodeExecutor
 from nbrefine.extractors import CodeBlockExtractor, RawGenerationExtractor, TagBasedExtractor
 from nbrefine.rewards.code import (
     NO_CODE,
@@ -403,31 +401,8 @@ def test_a_signal_of_anything_else_has_no_report(metadata: dict[str, Any] | None
     assert report_of(Signal("x", RewardType.OUTCOME, metadata=metadata)) is None
 
 
-# With the executor of separate processes
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[CodeExecutionReward]:
-    with CodeExecutionReward(SubprocessCodeExecutor(workers=2), timeout=20.0) as reward:
-        yield reward
-
-
 def test_raw_text_is_code_where_that_is_asked_for() -> None:
     signal = judged(
         OwnExecutor(), having("assert x == 1"), "x = 1", code_extractor=RawGenerationExtractor()
     )
     assert signal.reward == 1.0
-
-
-def test_a_name_that_another_block_may_hold_is_told_with_the_blocks(
-    real: CodeExecutionReward,
-) -> None:
-    """Two blocks that are one program are a usual slip, and the error alone hides it."""
-    before = having("assert f(1) == 2")
-    halves = f"{F}python\ndef g(x):\n    return x + 1\n{F}\nThen:\n{F}python\ndef f(x):\n"
-    reply = f"{halves}    return g(x)\n{F}"
-    told = real.compute(before, Action(reply), before).feedback or ""
-    assert "NameError: name 'g' is not defined" in told
-    assert "Your reply had 2 code blocks; only one of them was run." in told
-    whole = reply.replace("return g(x)", "return x + 3")
-    assert "blocks" not in (real.compute(before, Action(whole), before).feedback or "")

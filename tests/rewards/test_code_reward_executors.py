@@ -228,3 +228,17 @@ def test_bare_bodies_of_real_solutions_are_whole_answers(
         nothing = real.compute(before, Action("    return None"), before)
         assert nothing.reward is not None
         assert nothing.reward < 1.0, row["task_id"]
+
+
+def test_a_name_that_another_block_may_hold_is_told_with_the_blocks(
+    real: CodeExecutionReward,
+) -> None:
+    """Two blocks that are one program are a usual slip, and the error alone hides it."""
+    before = having("assert f(1) == 2")
+    halves = f"{F}python\ndef g(x):\n    return x + 1\n{F}\nThen:\n{F}python\ndef f(x):\n"
+    reply = f"{halves}    return g(x)\n{F}"
+    told = real.compute(before, Action(reply), before).feedback or ""
+    assert "NameError: name 'g' is not defined" in told
+    assert "Your reply had 2 code blocks; only one of them was run." in told
+    whole = reply.replace("return g(x)", "return x + 3")
+    assert "blocks" not in (real.compute(before, Action(whole), before).feedback or "")

@@ -7,6 +7,7 @@ their authors published: every reference solution passes, every buggy solution f
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +30,29 @@ def fenced(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
-def refined(task: Task, code: str, **settings: Any) -> Episode:
-    """Give a task's episode on a kernel of its own, which comes from this process's fork server."""
-    with Kernel.start(preload=()) as kernel:
-        return refine(task, model=[fenced(code)], kernel=kernel, **settings)
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel.start(preload=()) as started:
+        yield started
+
+
+def refined(kernel: Kernel, task: Task, code: str, **settings: Any) -> Episode:
+    """Give a task's episode on a session that has been emptied."""
+    assert kernel.run("%reset -f").result().ok
+    return refine(task, model=[fenced(code)], kernel=kernel, **settings)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_every_reference_solution_of_humaneval_is_solved(shared_data: Path, shard: int) -> None:
+def test_every_reference_solution_of_humaneval_is_solved(
+    kernel: Kernel, shared_data: Path, shard: int
+) -> None:
     for row in rows(shared_data / "humaneval" / "test.jsonl", shard):
         task = Task(
             row["prompt"], id=row["task_id"], tests=row["test"], entry_point=row["entry_point"]
         )
-        episode = refined(task, row["prompt"] + row["canonical_solution"])
+        episode = refined(kernel, task, row["prompt"] + row["canonical_solution"])
         assert episode.solved, f"{task.id}: {episode.turns[-1].feedback}"
         assert len(episode.turns) == 1
 
@@ -52,7 +61,7 @@ def test_every_reference_solution_of_humaneval_is_solved(shared_data: Path, shar
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_known_bug_ends_unsolved_with_its_failing_tests_named(
-    shared_data: Path, shard: int
+    kernel: Kernel, shared_data: Path, shard: int
 ) -> None:
     for row in rows(shared_data / "humanevalpack" / "python" / "test.jsonl", shard):
         task = Task(
@@ -62,7 +71,7 @@ def test_every_known_bug_ends_unsolved_with_its_failing_tests_named(
             entry_point=row["entry_point"],
         )
         code = row["declaration"] + row["buggy_solution"]
-        episode = refined(task, code, max_turns=1, test_timeout=2.0)
+        episode = refined(kernel, task, code, max_turns=1, test_timeout=2.0)
         turn = episode.turns[0]
         assert not episode.solved, task.id
         assert turn.tests is not None

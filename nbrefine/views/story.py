@@ -48,6 +48,11 @@ class Scene:
         return f"{self.place}{self.of}: {self.fate}"
 
     @property
+    def brief(self) -> str:
+        """What came of it, in a word or two."""
+        return steps.brief(self.turn)
+
+    @property
     def code(self) -> str:
         return self.turn.code
 
@@ -91,8 +96,14 @@ class Scene:
 
     @property
     def missed(self) -> list[str]:
-        """The tests that did not pass, a sentence each."""
-        return [case_told(case) for case in wording.not_passed(self.turn)]
+        """The tests that did not pass, a sentence each; those that were not run in one."""
+        cases = wording.not_passed(self.turn)
+        idle = [case for case in cases if case.status == "not-run"]
+        reasons = "; ".join(dict.fromkeys(one_line(c.message) for c in idle if c.message))
+        if len(idle) < 2:
+            return [case_told(case) for case in cases]
+        told = f"{len(idle):,} tests were not run{f': {reasons}' if reasons else ''}"
+        return [*(case_told(case) for case in cases if case.status != "not-run"), told]
 
     @property
     def notes(self) -> list[str]:

@@ -1,0 +1,56 @@
+"""An episode as one HTML page: everything in one file, to be read anywhere and sent to anyone.
+
+The page asks for nothing from any network, and everything in it can be read with scripts switched
+off.  What models and programs wrote is text on it, never markup.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nbrefine.errors import RecordError
+from nbrefine.notebook import load
+from nbrefine.notebook.files import replace_file
+from nbrefine.values import Episode
+from nbrefine.views.page.document import document
+
+__all__ = ["to_html", "write"]
+
+
+def to_html(source: Episode | str | Path) -> str:
+    """Give an episode as a page of HTML; equal episodes give equal pages.
+
+    Parameters
+    ----------
+    source: an episode, or the path of its notebook or journal.
+
+    Raises
+    ------
+    RecordError: the path holds no episode.
+    """
+    return document(source if isinstance(source, Episode) else load(source))
+
+
+def write(source: Episode | str | Path, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write an episode's page, and give the path.
+
+    Parameters
+    ----------
+    source: an episode, or the path of its notebook or journal.
+    path: the page's file, in a folder that exists.
+    overwrite: whether a file that is there may be replaced.
+
+    Raises
+    ------
+    RecordError: there is a file already, the place cannot be written, or the source holds no
+        episode.
+    """
+    target = Path(path)
+    if target.suffix == ".ipynb":  # nobody wants a record replaced by its page
+        raise RecordError(f"{target} is a notebook's name", hint="Give one that ends in .html")
+    if target.exists() and not overwrite:
+        raise RecordError(
+            f"{target} is there already", hint="Choose another name or allow to overwrite it"
+        )
+    replace_file(target, to_html(source))
+    return target

@@ -317,7 +317,7 @@ def test_no_bug_of_humanevalpack_accuses_its_tests(
     # Four of them never end, and need not be waited for one after the other.
     running = [
         executor.aexecute(
-            code, task.tests, timeout=5.0, entry_point=task.entry_point, setup=task.setup
+            code, task.tests, timeout=2.0, entry_point=task.entry_point, setup=task.setup
         )
         for task, code in zip(tasks, codes, strict=True)
     ]

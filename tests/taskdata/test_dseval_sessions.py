@@ -312,7 +312,8 @@ def test_a_scripted_answer_gets_its_verdict(
 def test_an_answer_without_end_is_stopped(
     asked_of_users: Callable[[str], Judgement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbrefine.taskdata.dseval.judging.FLOOR", 10.0)
+    for limit in ("FLOOR", "FACTOR"):
+        monkeypatch.setattr(f"nbrefine.taskdata.dseval.judging.{limit}", 5.0)
     judged = asked_of_users("while True:\n    pass")
     assert judged.verdict == "TIMEOUT"
     assert asked_of_users("users.head(25)").correct

@@ -19,6 +19,8 @@ from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 
+from nbrefine.env import tables
+from nbrefine.env.own import is_own
 from nbrefine.errors import KernelError
 from nbrefine.files import Artifact, FileChanges
 from nbrefine.kernel import Kernel
@@ -40,10 +42,11 @@ READ = 50_000_000
 LISTED = 30
 """Files of a folder, and as many data files, that are listed."""
 
+LOOKED_AT = 200
+"""Files of a folder of which it is asked whether they are about the work, and no data of it."""
+
 PICTURES = 4
 """Pictures of one cell that go with a prompt: the last ones."""
-
-_TABLES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +91,21 @@ class Folder:
     path: None where it is not known.
     data: paths of data files, relative to it or absolute.
     ignore: paths relative to it that are neither shown nor read, such as the record.
+    goal: what is asked for; a file that gives it is not listed, nor are records of episodes.
     """
 
     def __init__(
-        self, path: Path | None, *, data: Sequence[str] = (), ignore: Collection[str] = ()
+        self,
+        path: Path | None,
+        *,
+        data: Sequence[str] = (),
+        ignore: Collection[str] = (),
+        goal: str = "",
     ) -> None:
         self._path = path.resolve() if path is not None else None
         self._data = tuple(data)
         self._ignore = ignore
+        self._goal = goal
 
     async def described(self) -> str:
         """Tell what is there in a few lines, the data files first."""
@@ -176,6 +186,8 @@ class Folder:
             for path, (entry, _) in sorted(found.entries.items())
             if entry.kind == "file" and path not in given
         ]
+        own = {path for path in others[:LOOKED_AT] if is_own(self._path / path, self._goal)}
+        others = [path for path in others if path not in own]
         lines += [self._line(path, self._path / path) for path in others[:LISTED]]
         if more := len(others) - LISTED:
             lines += [f"… and {more:,} more files"] if more > 0 else []
@@ -187,8 +199,8 @@ class Folder:
         except OSError:
             return f"{_in_a_line(name)} (not there)"
         told = f"{_in_a_line(name)} ({_size(size)})"
-        head = _first_line(path) if path.suffix.lower() in _TABLES else ""
-        return f"{told}: {head}" if head else told
+        table = [_shown(line) for line in _table(path)]
+        return "\n  ".join([f"{told}: {table[0]}", *table[1:]]) if table else told
 
     def _read(self, name: str, start: int) -> Seen:
         path, name = self._allowed(name), _in_a_line(name)
@@ -305,13 +317,17 @@ def _safe(text: str) -> str:
     return Redactor().redact(clean_text(text))[0]
 
 
-def _first_line(path: Path) -> str:
+def _table(path: Path) -> tuple[str, ...]:
     try:
         with _opened(path) as file:
-            line = file.readline(4 * LINE + 4).decode("utf-8", "replace").rstrip("\r\n")
+            return tables.told(path.name, file, os.fstat(file.fileno()).st_size)
     except OSError:
-        return ""
-    return "" if "\0" in line else line if len(line) <= LINE else f"{line[:LINE]}…"
+        return ()
+
+
+def _shown(line: str) -> str:
+    """Give a line of a file without signs that might end it, a tab aside."""
+    return "".join(c if c.isprintable() or c == "\t" else " " for c in clean_text(line))
 
 
 def _size(size: int) -> str:

@@ -263,7 +263,7 @@ class MultiStepEnvironment(LiveEnvironment):
         assert self._session is not None
         known = self._session.kernel.core.lineage.folder
         path = known or (Path(self._cwd) if self._cwd is not None else None)
-        return Folder(path, data=task.files, ignore=self._ignore)
+        return Folder(path, data=task.files, ignore=self._ignore, goal=task.prompt)
 
     async def _step(self, state: State, action: Action) -> StepResult:
         hidden: MultiStepHidden = state.hidden

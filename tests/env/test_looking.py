@@ -151,6 +151,7 @@ def test_the_folder_is_listed_data_files_first_and_tables_with_their_columns(
     folder = Folder(tmp_path, data=["z.csv", "gone.csv"], ignore=["record.ipynb"])
     assert run(folder.described()).splitlines() == [
         "z.csv (8 B): a;b",
+        "  first row: 1;2",
         "gone.csv (not there)",
         "sub/notes.txt (2.5 kB)",
     ]

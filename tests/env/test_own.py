@@ -1,0 +1,72 @@
+"""Files that are about the work are not shown as its data, and all others are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from nbrefine.env.looking import Folder
+from nbrefine.env.own import JOURNAL, is_own
+from nbrefine.notebook import Recorder, paths_of, save
+from nbrefine.values import Episode, Task
+
+GOAL = "Sum up the orders.\nBy region."
+
+
+def listed(folder: Path, goal: str = GOAL) -> list[str]:
+    told = asyncio.run(Folder(folder, goal=goal).described())
+    return [line.partition(" ")[0] for line in told.splitlines() if not line.startswith(" ")]
+
+
+def test_records_of_episodes_are_not_listed_wherever_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    save(Episode(Task("Sum up")), tmp_path / "old" / "first.ipynb")
+    running = tmp_path / "second.ipynb"
+    recorder = Recorder(running)
+    recorder.begin(Episode(Task("Sum up")))
+    notebook, journal, folder = paths_of(running)
+    assert journal.is_file()
+    assert journal.name.endswith(JOURNAL)
+    folder.mkdir()
+    (folder / "s01-output.txt").write_text("long")
+    (tmp_path / "orders.csv").write_text("a\n1\n")
+    assert notebook.is_file()
+    assert listed(tmp_path) == ["orders.csv"]
+    recorder.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("mine.ipynb", '{"cells": [], "metadata": {"nbrefine": {}}, "nbformat": 4}'),
+        (
+            "shows.ipynb",  # a notebook that prints a record
+            json.dumps({"cells": [{"source": ['{"schema": "nbrefine.episode/1"}']}]}),
+        ),
+        ("broken.ipynb", "no JSON"),
+        ("orders.jsonl", '{"a": 1}\n'),
+        ("other.yaml", "goal: Count the birds\n"),
+        ("plain.yaml", "goal:\n  - 3\n"),
+        ("broken.yaml", "goal: [\n"),
+        ("empty.yml", "goal: ''\n"),
+    ],
+)
+def test_a_file_of_somebody_else_s_is_listed(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "x.files").mkdir()
+    (tmp_path / "x.files" / "data.csv").write_text("a\n")
+    assert listed(tmp_path) == [name, "x.files/data.csv"]
+
+
+def test_the_file_that_gives_the_goal_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "goal.yaml").write_text("goal: |\n  Sum up the orders.\ndata: orders.csv\n")
+    assert listed(tmp_path) == []
+    assert listed(tmp_path, goal="Another") == ["goal.yaml"]
+
+
+def test_a_file_that_has_gone_is_nobody_s(tmp_path: Path) -> None:
+    for name in ("gone.ipynb", "gone.yaml", "gone.files/x.txt"):
+        assert not is_own(tmp_path / name, "goal")

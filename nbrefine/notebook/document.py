@@ -67,7 +67,7 @@ def build(episode: Episode, *, name: str, journal: str | None = None) -> Noteboo
         "cells": built,
         "metadata": {
             "title": clean(title(episode)),
-            **_language(episode.kernel),
+            **kernel_metadata(episode.kernel),
             "nbrefine": record,
         },
         "nbformat": 4,
@@ -242,7 +242,7 @@ def _source(turn: Turn) -> str:
     return turn.result.source if turn.result is not None else turn.code
 
 
-def _language(kernel: KernelInfo) -> dict[str, Any]:
+def kernel_metadata(kernel: KernelInfo) -> dict[str, Any]:
     """Give the standard metadata that tells a front end which kernel to start."""
     info = {
         "name": kernel.language,

@@ -31,7 +31,7 @@ from nbrefine.notebook.cells import turn_ids
 from nbrefine.notebook.chapter import checks_id
 from nbrefine.notebook.ending import ANSWER_CHECKS, answer_checks
 from nbrefine.notebook.steps import steps_of
-from nbrefine.notebook.wording import runnable
+from nbrefine.notebook.wording import needed, runnable
 from nbrefine.outputs import CellResult
 from nbrefine.postconditions import tests_of
 from nbrefine.rewards.tests import run_tests
@@ -178,7 +178,12 @@ async def _replay(
         again = _Again(episode, kernel, Path(cwd or "."), given)
         steps: list[StepReplay] = []
         failed = False
+        lacking = needed(episode)
         for cell in _cells(episode):
+            if lacking and not failed:
+                steps.append(StepReplay(cell.id, "failed", (_lacks(lacking),)))
+                failed = True
+                continue
             if failed:
                 steps.append(StepReplay(cell.id, "not run"))
                 continue
@@ -187,6 +192,14 @@ async def _replay(
             steps.append(await again.run(cell))
             failed = steps[-1].verdict == "failed"
         return Replay(kernel.info, changed, tuple(_explained(episode, steps)))
+
+
+def _lacks(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return (
+        f"nothing was run, as the cells read {', '.join(names[:SHOWN])}{more}, which came with the "
+        "session that the episode began in and is not in its record"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,9 +196,12 @@ def test_what_a_kernel_that_was_handed_in_had_is_named_where_the_replay_lacks_it
         episode = played(Task("t"), "total = rate * price", kernel=kernel)
     assert episode.turns[0].accepted
     replayed = replay(episode)
-    assert told(replayed) == [("ep-setup", "no digest"), ("s01-a01", "failed")]
-    assert replayed.steps[1].details == (
-        "NameError: name 'rate' is not defined",
+    assert told(replayed) == [("ep-setup", "failed"), ("s01-a01", "not run")]
+    assert replayed.steps[0].details == (
+        (
+            "nothing was run, as the cells read rate, price, which came with the session that the "
+            "episode began in and is not in its record"
+        ),
         (
             "the episode began in a kernel that was handed in, and not in a fresh one; "
             "it had rate, price"

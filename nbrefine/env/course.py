@@ -133,7 +133,7 @@ def _told(episode: Episode, number: int, why: str) -> str:
 def _goal(episode: Episode, number: int) -> str:
     subtasks = episode.plan.subtasks if episode.plan is not None else ()
     if number > len(subtasks):
-        return f"step {number}"
+        return "the answer" if subtasks and episode.task.answer else f"step {number}"
     return f"step {number} ({subtasks[number - 1].goal})"
 
 

@@ -100,6 +100,8 @@ def _final(episode: Episode) -> Cell:
         parts.append("Files that accepted cells left:")
         rows = [[plain(path, 400), size, f"`{sha256}`"] for path, size, sha256 in files]
         parts.append(table(["File", "Bytes", "SHA-256"], rows))
+    if more := steps.unlisted(episode):
+        parts.append(f"And {more:,} more, which are not listed.")
     if best is not None and not best.accepted and best.code:
         parts += ["The best attempt's code, which was not accepted:"]
         parts.append(fence(best.code, wording.language(episode, best), lines=400))

@@ -19,7 +19,9 @@ def words(episode: Episode, turn: Turn) -> tuple[str, str, str, str, str]:
     tests = f"{turn.tests.passed}/{turn.tests.total} {checks}" if turn.tests else ""
     tokens = f"{turn.reply.usage.total_tokens} tokens, " if turn.reply else ""
     return (
-        f"turn {turn.number}, step {turn.step}" if stepped else f"turn {turn.number}",
+        f"turn {turn.number}, {wording.step_name(episode, turn.step)}"
+        if stepped
+        else f"turn {turn.number}",
         steps.brief(turn) if stepped else wording.called(turn),
         tests,
         f"{tokens}{turn.seconds:.1f} s",

@@ -50,6 +50,8 @@ class Step:
     """Numbers of the steps for want of which it is blocked."""
     attempts: int = 0
     """How many of the turns were attempts."""
+    answered: bool = False
+    """Whether the answer was taken in it."""
 
     @property
     def title(self) -> str:
@@ -64,8 +66,7 @@ class Step:
         if self.fate == "unplanned":
             return f"accepted: attempt {attempts}" if attempts else "nothing accepted"
         if self.fate == "answer":
-            taken = self.turns[-1].verdict == "solved"
-            return "the answer was taken" if taken else "no answer was taken"
+            return "the answer was taken" if self.answered else "no answer was taken"
         return _TOLD[self.fate].format(attempts=attempts, lacks=listed(self.lacks))
 
     @property
@@ -110,7 +111,8 @@ def steps_of(episode: Episode) -> list[Step]:
         lacks = tuple(sorted(missing.intersection(subtask.needs))) if subtask is not None else ()
         here = turns.get(number, ())
         attempts = sum(wording.is_attempt(episode, turn) for turn in here)
-        step = Step(number, here, subtask, "unplanned", lacks, attempts)
+        found = episode.answer is not None and episode.answer.turn in [t.number for t in here]
+        step = Step(number, here, subtask, "unplanned", lacks, attempts, found)
         step = replace(step, fate=_fate(episode, step, replaced))
         if step.fate in ("given-up", "replaced", "blocked"):
             missing.add(number)
@@ -133,7 +135,7 @@ def _place(step: Step) -> tuple[float, int]:
 
 def _fate(episode: Episode, step: Step, replaced: Collection[int]) -> Fate:
     if step.subtask is None:
-        return "answer" if _only_answers(step.turns) else "unplanned"
+        return "answer" if wording.beyond(episode, step.number) else "unplanned"
     if step.accepted is not None:
         return "done" if step.accepted.verdict == "solved" else "kept"
     if step.number in replaced:
@@ -146,10 +148,6 @@ def _fate(episode: Episode, step: Step, replaced: Collection[int]) -> Fate:
     if left or (episode.stop is not None and episode.stop.reason == "gave-up"):
         return "given-up"
     return "running" if episode.stop is None else "unfinished"
-
-
-def _only_answers(turns: Sequence[Turn]) -> bool:
-    return any(turn.kind == "answer" for turn in turns) and not any(turn.tried for turn in turns)
 
 
 def in_steps(episode: Episode) -> bool:
@@ -166,7 +164,8 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
         rest = [f"step {step.number} {step.told}" for step in steps if step.fate == "given-up"]
         found.append(("Steps", "; ".join([f"{done} of {len(steps)} done", *rest])))
     if files := episode.artifacts:
-        found.append(("Files", ", ".join(each.path for each in files)))
+        more = f" and {count:,} more" if (count := unlisted(episode)) else ""
+        found.append(("Files", ", ".join(each.path for each in files) + more))
     return found
 
 
@@ -182,18 +181,21 @@ def _plan_told(episode: Episode, place: int) -> str:
     if place == 0:
         who = "The task asks for" if plan.origin == "task" else "The model's plan has"
         return f"{who} {many}."
-    past = [turn for turn in episode.turns if turn.number < plan.since]
-    kept = begun(episode.plans[:place], past)
-    done = {turn.step for turn in past if turn.accepted}
-    given_up = [number for number in range(1, kept + 1) if number not in done]
+    kept = begun(
+        episode.plans[:place], [turn for turn in episode.turns if turn.number < plan.since]
+    )
+    before, after = (
+        standing(episode.plans[:end], episode.turns).replaced for end in (place, place + 1)
+    )
+    given_up = sorted(after - before)
     why = f" ({one_line(plan.reason, 300).rstrip('.')})" if plan.reason else ""
     parts = [
         f"{listed(given_up)} {_is(given_up)} given up" if given_up else "",
         f"{listed(new)} {_is(new)} new" if (new := range(kept + 1, count + 1)) else "",
     ]
     goals_now = {subtask.goal for subtask in plan.subtasks}
-    before = [subtask.goal for subtask in episode.plans[place - 1].subtasks[kept:]]
-    dropped = [one_line(goal, GOAL) for goal in before if goal not in goals_now]
+    earlier = [subtask.goal for subtask in episode.plans[place - 1].subtasks[kept:]]
+    dropped = [one_line(goal, GOAL) for goal in earlier if goal not in goals_now]
     left_out = f"; no longer planned: {', '.join(dropped)}" if dropped else ""
     told = ", and ".join(part for part in parts if part)
     return f"From turn {plan.since} on another plan holds{why}: {told}{left_out}."
@@ -330,6 +332,11 @@ def answered(answer: Answer) -> Iterator[tuple[str, str]]:
         yield from ((str(name), value) for name, value in fields.items())
     else:
         yield "Answer", answer.text
+
+
+def unlisted(episode: Episode) -> int:
+    """Count the changes to files of accepted cells that were too many to be listed."""
+    return sum(turn.files.omitted for turn in episode.accepted if turn.files is not None)
 
 
 def files_of(episode: Episode) -> list[list[str]]:

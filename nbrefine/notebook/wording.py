@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Sequence
 
 from nbrefine.extraction import extract
+from nbrefine.kernel.names import bind
 from nbrefine.kernel.state.changes import describe
+from nbrefine.leftovers import stale_names
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
 from nbrefine.planning.progress import numbered
@@ -102,18 +104,37 @@ def came_with(episode: Episode) -> str:
     names = episode.handed_in
     if names is None:
         return ""
+    asked = needed(episode)
+    read = ", ".join(asked[:NAMED]) + (f" and {len(asked) - NAMED:,} more" if asked[NAMED:] else "")
+    must = (
+        f" Before Run All, {read} must be there: its cells read what no cell makes."
+        if asked
+        else ""
+    )
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     listed = f"{', '.join(names[:NAMED])}{more}"
     if episode.settings.get("lent"):
         return (
             f"Before its setup, {listed} came by value from another session. None of that is in "
-            "the record, so in a fresh kernel its cells may fail or give another state."
+            f"the record, so in a fresh kernel its cells may fail or give another state.{must}"
         )
     held = f", which held {listed}" if names else ""
     return (
         f"The episode began in a live session that was handed in{held}. None of that is in the "
-        "record, so in a fresh kernel its cells may fail or give another state."
+        f"record, so in a fresh kernel its cells may fail or give another state.{must}"
     )
+
+
+def needed(episode: Episode) -> tuple[str, ...]:
+    """Name the variables of before that setup and accepted cells read, and none of them makes."""
+    bound: dict[str, None] = {}
+    found: dict[str, None] = {}
+    setup = episode.setup.source if episode.setup is not None else episode.task.setup
+    for source in (setup, *(runnable(turn) or "" for turn in episode.accepted)):
+        left = [name for name in episode.handed_in or () if name not in bound]
+        found.update(dict.fromkeys(stale_names(source, left)))
+        bind(bound, source)
+    return tuple(found)
 
 
 def _moment(created: str) -> str:
@@ -131,9 +152,20 @@ def chosen_of(turns: Sequence[Turn]) -> Turn | None:
 def place(episode: Episode, turn: Turn) -> str:
     """Name an attempt, with its step where there are several."""
     steps = by_step(episode)
-    step = f"step {turn.step}, " if len(steps) > 1 else ""
+    step = f"{step_name(episode, turn.step)}, " if len(steps) > 1 else ""
     known = (each for each in steps.get(turn.step, ()) if each.number == turn.number)
     return f"{step}attempt {next(known, turn).attempt}"
+
+
+def step_name(episode: Episode, number: int) -> str:
+    """Name a step; where all of the plan are done, what is left is to answer."""
+    return "the answer" if beyond(episode, number) else f"step {number}"
+
+
+def beyond(episode: Episode, number: int) -> bool:
+    """Tell whether a step is none of the plan's, but the one in which the answer is given."""
+    planned = len(episode.plan.subtasks) if episode.plan is not None else number
+    return number > planned and episode.task.answer is not None
 
 
 def by_step(episode: Episode) -> dict[int, tuple[Turn, ...]]:

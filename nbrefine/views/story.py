@@ -299,6 +299,7 @@ def _scenes(
 def _title(episode: Episode, step: steps.Step, turn: Turn, several: bool) -> tuple[str, str, str]:
     if not wording.is_attempt(episode, turn):
         return f"Turn {turn.number}", "", f"the model {steps.headline(turn)}"
-    place = f"{f'step {step.number}, ' if several else ''}attempt {turn.attempt}"
+    where = f"{wording.step_name(episode, step.number)}, " if several else ""
+    place = f"{where}attempt {turn.attempt}"
     tests = f", {steps.checks_told(episode, turn)}" if turn.tests else ""
     return place.capitalize(), f" of {step.attempts}", f"{wording.fate(turn)}{tests}"

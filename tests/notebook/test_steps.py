@@ -18,7 +18,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from nbrefine import notebook
-from nbrefine.notebook import codec, document
+from nbrefine.files import FileChanges
+from nbrefine.notebook import codec, document, line, wording
 from nbrefine.notebook.steps import listed, steps_of
 from nbrefine.outputs import Display, Failure, Stream
 from nbrefine.postconditions import holds
@@ -435,7 +436,44 @@ def test_variables_that_were_lent_are_named() -> None:
     lent = replace(answered(), handed_in=("df", "rates"), settings={"lent": ["df", "rates"]})
     source = _source(lent, "ep-summary")
     assert "Before its setup, df, rates came by value from another session." in source
+    assert "must be there" not in source  # no cell reads them
     assert "Run All gives the accepted state" not in source
+
+
+def test_variables_that_must_be_there_before_run_all_are_named_in_the_head() -> None:
+    episode = replace(answered(), setup=None, task=replace(answered().task, setup=""))
+    names = ("mean", "fares", "spare")
+    read = replace(episode, turns=episode.turns[3:], handed_in=names)
+    source = _source(read, "ep-summary")
+    assert "held mean, fares, spare." in source
+    assert "Before Run All, fares must be there: its cells read what no cell makes." in source
+    assert "must be there" not in _source(replace(episode, handed_in=names), "ep-summary")
+
+
+def test_files_that_are_too_many_to_list_are_counted() -> None:
+    episode = answered()
+    turn = episode.turns[3]
+    many = replace(turn, files=FileChanges(omitted=1200))
+    turns = (*episode.turns[:3], many, *episode.turns[4:])
+    episode = replace(episode, turns=turns)
+    assert "And 1,200 more, which are not listed." in _source(episode, "ep-final")
+    assert "mean.txt and 1,200 more" in _source(episode, "ep-summary")
+    assert "not listed" not in _source(answered(), "ep-final")
+
+
+def test_the_turn_behind_the_last_step_is_called_the_answer_also_where_it_is_a_cell() -> None:
+    episode = answered()
+    given = replace(cell(8, 4, 1, "answer = 4.0"), accepted=True, verdict="solved")
+    assert episode.answer is not None
+    episode = replace(
+        episode,
+        turns=(*episode.turns[:6], replace(given, number=7)),
+        answer=replace(episode.answer, turn=7),
+    )
+    assert _source(episode, "s04-plan").startswith("## Answer\n\n1 turn, the answer was taken.")
+    assert "| [Answer](#Answer) | the answer was taken |" in _source(episode, "ep-summary")
+    assert wording.place(episode, episode.turns[6]) == "the answer, attempt 1"
+    assert line.words(episode, episode.turns[6])[0] == "turn 7, the answer"
 
 
 NASTY = (

@@ -36,14 +36,15 @@ refine("Count.", tests="assert n < 0", model=model, record=sys.argv[1], max_turn
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_kill_at_a_random_moment_loses_no_finished_turn(tmp_path: Path, seed: int) -> None:
+    drawn = random.Random(seed)
     record, log = tmp_path / "episode.ipynb", tmp_path / "asked.txt"
     with log.open("w") as out:
         controller = subprocess.Popen(
             [sys.executable, "-c", CONTROLLER, str(record)], stdout=out, stderr=subprocess.STDOUT
         )
     try:
-        _wait_for_lines(log, 1, controller)
-        time.sleep(random.Random(seed).uniform(0.0, 1.0))  # some dozens of turns
+        _wait_for_lines(log, drawn.randint(1, 20), controller)
+        time.sleep(drawn.uniform(0.0, 0.2))  # at any moment of a turn
     finally:
         controller.send_signal(signal.SIGKILL)
         controller.wait(60)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nbrefine.state import Action, State, StepResult
     from nbrefine.stopping import detect_cycle, track_regression
     from nbrefine.values import Episode, Sampling, Signal, SignalBundle, Task
-    from nbrefine.views.terminal import show
+    from nbrefine.views import show
 
 __all__ = [
     "Action",
@@ -98,7 +98,7 @@ _HOMES = {
     "replay": "rerun",
     "sample": "sampling",
     "save": "notebook",
-    "show": "views.terminal",
+    "show": "views",
     "solve": "solving",
     "start": "loop",
     "track_regression": "stopping",

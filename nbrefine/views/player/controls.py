@@ -1,0 +1,166 @@
+"""The widgets of a player: a list of scenes, buttons, and tabs that show the chosen scene."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from functools import wraps
+from importlib.resources import files
+from typing import Any
+
+from nbrefine.notebook.codec import clean
+from nbrefine.views.player.panels import TABS, Panels
+
+ROWS = 16
+"""Scenes that are in view at once."""
+
+_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def _guarded(handle: Callable[[Controls, Any], None]) -> Callable[[Controls, Any], None]:
+    """Show what goes wrong in a callback, which would vanish without a word."""
+
+    @wraps(handle)
+    def guarded(self: Controls, event: Any) -> None:
+        try:
+            handle(self, event)
+        except Exception:  # noqa: BLE001 - whatever it is, the reader is told
+            self.say(traceback.format_exc(limit=-3))
+
+    return guarded
+
+
+class Controls:
+    """The widgets, wired up.
+
+    Only the chosen scene is drawn, so an episode of a thousand scenes takes no longer to open.
+
+    Parameters
+    ----------
+    predict: hide what came of a scene until it is revealed; the list grows as one goes on.
+    """
+
+    def __init__(self, panels: Panels, *, predict: bool = False) -> None:
+        import ipywidgets as widgets
+
+        self.closed = False
+        self._panels, self._predict = panels, predict
+        self._revealed: set[int] = set()
+        self._reached = 0
+        self._relabelling = False
+        style = files(__package__).joinpath("player.css").read_text(encoding="utf-8")
+        self._style = widgets.HTML(f"<style>{style}</style>")
+        self._head, self._tail, self._count = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self._previous = widgets.Button(description="Previous", tooltip="Go to the scene before")
+        self._next = widgets.Button(description="Next", tooltip="Go to the next scene")
+        self._reveal = widgets.Button(description="Reveal", button_style="primary")
+        self._scenes = widgets.Select(description="Scenes", options=self._labels())
+        self._scenes.rows = min(ROWS, max(4, len(panels)))
+        self._tabs = widgets.Tab([widgets.HTML() for _ in TABS], titles=TABS)
+        self._box = self._composed(widgets)
+        self._previous.on_click(self._go_back)
+        self._next.on_click(self._go_on)
+        self._reveal.on_click(self._turn_over)
+        self._scenes.observe(self._chosen, names="index")
+        self._draw()
+
+    def _composed(self, widgets: Any) -> Any:
+        if not len(self._panels):
+            self._head.value = self._panels.nothing()
+            return self._class(widgets.VBox([self._style, self._head]), "nbrefine-player")
+        buttons = [self._previous, self._next, *([self._reveal] if self._predict else [])]
+        bar = self._class(widgets.HBox([*buttons, self._count]), "nbrefine-bar")
+        scene = self._class(widgets.VBox([self._head, self._tabs, self._tail]), "nbrefine-scene")
+        body = self._class(widgets.HBox([self._scenes, scene]), "nbrefine-body")
+        return self._class(widgets.VBox([self._style, bar, body]), "nbrefine-player")
+
+    @staticmethod
+    def _class(widget: Any, name: str) -> Any:
+        widget.add_class(name)
+        return widget
+
+    def bundle(self) -> dict[str, Any]:
+        """Give the MIME bundle that shows them."""
+        view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
+        return {_VIEW: view}
+
+    def say(self, text: str) -> None:
+        """Show a text in place of the scene's head."""
+        self._head.value = clean(str(self._panels.trouble(text)))
+
+    def close(self) -> None:
+        """Close all of them, at both ends."""
+        self.closed = True
+        placed = (self._box, self._previous, self._next, self._reveal, self._scenes, self._tabs)
+        heads = (self._head, self._tail, self._count)
+        every = (part for each in (*placed, *heads) for part in _within(each))
+        for widget in {id(each): each for each in every}.values():
+            widget.close()
+
+    @_guarded
+    def _go_back(self, _: Any) -> None:
+        self._scenes.index = max(0, self._at - 1)
+
+    @_guarded
+    def _go_on(self, _: Any) -> None:
+        at = min(len(self._panels) - 1, self._at + 1)
+        if self._predict and at > self._reached:
+            self._reached = at
+            self._relabel(at)
+            self._draw()
+        self._scenes.index = at
+
+    @_guarded
+    def _turn_over(self, _: Any) -> None:
+        self._revealed ^= {self._at}
+        self._relabel(self._at)
+        self._draw()
+
+    @_guarded
+    def _chosen(self, change: Any) -> None:
+        if change["new"] is not None and not self._relabelling:
+            self._draw()
+
+    @property
+    def _at(self) -> int:
+        return self._scenes.index or 0
+
+    def _open(self, at: int) -> bool:
+        return not self._predict or at in self._revealed
+
+    def _labels(self) -> list[tuple[str, int]]:
+        known = range(
+            min(self._reached + 1, len(self._panels)) if self._predict else len(self._panels)
+        )
+        return [(self._panels.label(at, outcome=self._open(at)), at) for at in known]
+
+    def _relabel(self, at: int) -> None:
+        """Give the list its new labels, of which it would choose the first."""
+        with self._scenes.hold_sync():
+            self._relabelling = True
+            self._scenes.options = self._labels()
+            self._scenes.index = at
+            self._relabelling = False
+
+    def _draw(self) -> None:
+        if not len(self._panels):
+            return
+        at, shown = self._at, self._open(self._at)
+        self._head.value = self._panels.head(at, outcome=shown)
+        self._count.value = self._panels.count(at)
+        self._reveal.description = "Hide again" if shown else "Reveal"
+        for panel, html in zip(
+            self._tabs.children, self._panels.tabs(at, outcome=shown), strict=True
+        ):
+            panel.value = html
+        last = at == len(self._panels) - 1
+        self._tail.value = self._panels.ending() if last and shown else ""
+
+
+def _within(widget: Any) -> Iterator[Any]:
+    for child in getattr(widget, "children", ()):
+        yield from _within(child)
+    for name in ("layout", "style"):
+        if (part := getattr(widget, name, None)) is not None:
+            yield part
+    yield widget

@@ -136,7 +136,7 @@ def hint_for(extraction: Extraction, done: Attempt, stale: str = "") -> str:
     """Say what may have gone wrong in a rejected attempt, as far as that can be guessed."""
     cases = done.tests.cases if done.tests else ()
     raised = "\n".join([str(done.result.error or ""), *(case.message for case in cases)])
-    hints = [one_of_many(extraction.blocks, raised), stale, _unkept(done)]
+    hints = [one_of_many(extraction.blocks, raised), stale, _unkept(done), _written(done)]
     if done.result.error is not None:
         variables = done.left.variables if done.left else ()
         keys = {variable.name: variable.keys for variable in variables if variable.keys}
@@ -153,6 +153,14 @@ def _unkept(done: Attempt) -> str:
         "It was not kept, because the session did not answer afterwards: "
         "leave no object that blocks or ends the process when it is shown."
     )
+
+
+def _written(done: Attempt) -> str:
+    """Say which files stay as a rejected attempt has left them, where nothing held them back."""
+    files = done.files
+    if done.accepted or files is None or files.isolated or not files.total:
+        return ""
+    return f"What it did to files stays: it {files.describe()}."
 
 
 def undone_by(done: Attempt) -> str:

@@ -361,7 +361,8 @@ def changed(turn: Turn) -> list[str]:
     """Tell what an attempt changed in the session and in its folder, a line each."""
     lines = describe(turn.change).splitlines() if turn.change else []
     if turn.files is not None and (files := turn.files.describe()):
-        lines.append(f"files: {files}")
+        stays = not (turn.accepted or turn.files.isolated) and turn.files.total
+        lines.append(f"files: {files}{', which stays so' if stays else ''}")
     return lines
 
 

@@ -15,6 +15,7 @@ from jupyter_client.manager import KernelManager
 from nbrefine.env import MultiStepEnvironment
 from nbrefine.errors import BranchRefused, InvalidTaskError, KernelError, UsageError
 from nbrefine.kernel import Kernel
+from nbrefine.notebook.wording import changed
 from nbrefine.postconditions import file_written, holds
 from nbrefine.state import Action, State
 from nbrefine.values import AnswerForm, Episode, Subtask, Task, Turn
@@ -278,10 +279,12 @@ def test_files_that_a_rejected_attempt_left_without_a_branch_are_told(tmp_path: 
     with MultiStepEnvironment(task, isolation="rebuild", cwd=tmp_path) as env:
         state = driven(env, "n = open('out.txt', 'w').write('x')", "x = 1")
         turn = newest(state)
-        assert (turn.accepted, turn.artifacts) == (True, ())
+        assert not turn.accepted  # the file is none that this attempt has written
         told = "Files that rejected attempts wrote are there still: out.txt."
         assert told in turn.isolation_reason
-        state = env.step(state, cell("n = open('out.txt', 'w').write('y')")).next_state
+        state = env.step(state, cell("x = open('out.txt', 'w').write('y')")).next_state
     first, _, last = episode_of(state).turns
     assert "are there still" not in first.isolation_reason
+    assert "What it did to files stays: it wrote out.txt (1 B)." in first.feedback
+    assert "files: wrote out.txt (1 B), which stays so" in changed(first)
     assert (last.accepted, [each.path for each in last.artifacts]) == (True, ["out.txt"])

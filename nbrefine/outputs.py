@@ -217,7 +217,15 @@ def _kind(mime: str, value: Any) -> str:
     except (binascii.Error, ValueError):  # text, as of SVG, or cut
         return mime
     size = f"{len(data) / 1000:,.0f} kB" if len(data) >= 1000 else f"{len(data)} B"
-    if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
-        return f"{mime}, {size}"
-    width, height = struct.unpack(">II", data[16:24])  # of IHDR, which comes first
-    return f"{mime} {width}x{height}, {size}"
+    return f"{mime}{extents(data)}, {size}"
+
+
+def extents(picture: bytes) -> str:
+    """Give the extents of a PNG or GIF, as " 640x480"; "" where they are not known."""
+    if picture.startswith(b"\x89PNG\r\n\x1a\n") and len(picture) >= 24:
+        width, height = struct.unpack(">II", picture[16:24])  # of IHDR, which comes first
+    elif picture[:6] in (b"GIF87a", b"GIF89a") and len(picture) >= 10:
+        width, height = struct.unpack("<HH", picture[6:10])
+    else:
+        return ""
+    return f" {width}x{height}"

@@ -11,7 +11,6 @@ import binascii
 import hashlib
 import os
 import stat
-import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from nbrefine.files import Artifact, FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.namespace import describe, look
 from nbrefine.kernel.workspace.folders import scan
-from nbrefine.outputs import CellResult, Display
+from nbrefine.outputs import CellResult, Display, extents
 from nbrefine.redaction import Redactor, clean_text
 from nbrefine.values import Image
 
@@ -267,7 +266,7 @@ def _lines(name: str, path: Path, start: int) -> Seen:
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if b"\0" in (head := file.read(4096)):
-            return Seen(f"{name} is a binary file of {_size(size)}{_kind(head)}; it has no lines")
+            return Seen(f"{name} is a binary file of {_size(size)}{extents(head)}; it has no lines")
         file.seek(0)
         found, total = _found(file, start)
         whole = file.tell() >= size
@@ -363,15 +362,4 @@ def _told(image: Image) -> str:
         data = base64.b64decode(image.data, validate=True)
     except (binascii.Error, ValueError):  # it was cut
         return f"{image.mime}, not complete"
-    return f"{image.mime}{_kind(data)}, {_size(len(data))}"
-
-
-def _kind(head: bytes) -> str:
-    """Give the extents of a picture, as " 640x480"; "" where they are not known."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n") and len(head) >= 24:
-        width, height = struct.unpack(">II", head[16:24])
-    elif head[:6] in (b"GIF87a", b"GIF89a") and len(head) >= 10:
-        width, height = struct.unpack("<HH", head[6:10])
-    else:
-        return ""
-    return f" {width}x{height}"
+    return f"{image.mime}{extents(data)}, {_size(len(data))}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from nbrefine.cli import progress
+from nbrefine.notebook import line
 from nbrefine.values import CaseResult, Episode, Reply, TestReport, ToolCall
 from nbrefine.views.terminal import show
 from tests.steps import answered, gave_up
@@ -91,7 +92,7 @@ def test_the_same_failure_in_several_steps_is_no_sign_of_a_wrong_test() -> None:
 
 
 def test_a_finished_turn_is_one_line_of_words() -> None:
-    words = [progress._words(answered(), turn)[:3] for turn in answered().turns]
+    words = [line.words(answered(), turn)[:3] for turn in answered().turns]
     assert words == [
         ("turn 1, step 1", "look", ""),
         ("turn 2, step 1", "failed", "0/1 checks"),
@@ -102,7 +103,7 @@ def test_a_finished_turn_is_one_line_of_words() -> None:
         ("turn 7, step 4", "no answer", ""),
         ("turn 8, step 4", "answer", "1/1 checks"),
     ]
-    why = [progress._words(gave_up(), turn)[4] for turn in gave_up().turns[2:6]]
+    why = [line.words(gave_up(), turn)[4] for turn in gave_up().turns[2:6]]
     assert why == [
         "failing: rows == 5",
         "That is no plan.",

@@ -102,6 +102,11 @@ def test_what_cannot_be_lent_is_refused(lend: Any) -> None:
         start_solving("x", model=["x"], lend=lend)
 
 
+def test_the_name_of_a_file_is_no_goal() -> None:
+    with pytest.raises(UsageError, match=r"birds\.csv is the name of a file, and no goal.*data="):
+        start_solving(" birds.csv ", model=["x"])
+
+
 def test_what_is_given_twice_is_refused() -> None:
     task = Task("x", subtasks=(Subtask("y", postconditions=(holds("x"),)),))
     with pytest.raises(UsageError, match="subtasks of its own"):

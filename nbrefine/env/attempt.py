@@ -15,6 +15,7 @@ from nbrefine.env.session import Session
 from nbrefine.errors import KernelError
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.branching import copy
 from nbrefine.kernel.state.changes import changes
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.outputs import CellResult
@@ -231,15 +232,16 @@ async def _judge(
 async def _in_a_branch(
     session: Session, place: Place, watch: FolderWatch, task: Task, limit: float
 ) -> Found:
-    bench, why = None, ""
+    kept, why = None, ""
     if place.isolation == "fork":
         try:
-            bench = await place.kernel.branch()
+            kept = await copy(place.kernel.core)
         except KernelError as refused:
-            why = f"its tests ran in the attempt itself: {refused.message}"
-    if bench is None:
+            why = _unbranched(refused)
+    if kept is None:
         left, files = await _look(place.kernel), await watch.end()
         return await tested(place.kernel, task, limit), why, left, files
+    bench: Kernel | None = None
     beside: list[asyncio.Future[Any]] = []
     try:
         # Without an overlay the tests' files would be taken for the attempt's.
@@ -248,14 +250,25 @@ async def _in_a_branch(
         beside.append(looking)
         if watch.held_back:
             beside.append(asyncio.ensure_future(watch.end()))
-        report = await tested(bench, task, limit)
+        try:
+            bench = Kernel(await kept.branch(direct=True))
+        except KernelError as refused:
+            why = _unbranched(refused)
+            await asyncio.wait(beside)  # or they would see what the tests do
+        report = await tested(bench or place.kernel, task, limit)
         left = await looking
-        return report, "", left, await beside[-1] if watch.held_back else files
+        return report, why, left, await beside[-1] if watch.held_back else files
     finally:
-        session.part(bench)
+        kept.release()
+        if bench is not None:
+            session.part(bench)
         for each in beside:
             each.cancel()
         await asyncio.gather(*beside, return_exceptions=True)  # or nobody asks what they raised
+
+
+def _unbranched(refused: KernelError) -> str:
+    return f"its tests ran in the attempt itself: {refused.message}"
 
 
 async def tested(kernel: Kernel, task: Task, limit: float) -> TestReport:

@@ -47,6 +47,14 @@ def hint(report: TestReport | None, result: CellResult) -> str:
 
 
 def _asserted(source: str) -> set[str]:
+    """Give what a source asserts, and of several conditions joined by `and` also each one."""
     tree = parse(source)
     nodes = ast.walk(tree) if tree is not None else ()
-    return {ast.dump(node.test) for node in nodes if isinstance(node, ast.Assert)}
+    tests = [node.test for node in nodes if isinstance(node, ast.Assert)]
+    parts = [
+        part
+        for test in tests
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+        for part in test.values
+    ]
+    return {ast.dump(node) for node in (*tests, *parts)}

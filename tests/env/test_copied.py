@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from nbrefine.env import MultiStepEnvironment
+from nbrefine.env.copied import dies_of, judged
 from nbrefine.kernel import Kernel
+from nbrefine.outputs import CellResult, Failure
 from nbrefine.postconditions import file_written, holds
 from nbrefine.state import Action
-from nbrefine.values import Episode, Subtask, Task, Turn
+from nbrefine.values import CaseResult, Episode, Subtask, Task, TestReport, Turn
 
 CHECKS = (holds("len(rows) == 4"), holds("assert sum(rows) > 0"), file_written("out.txt"))
 TASK = Task("Make rows", subtasks=(Subtask("Make rows", postconditions=CHECKS),))
@@ -68,3 +71,13 @@ def test_another_failure_is_told_as_ever(kernel: Kernel, code: str) -> None:
 def test_a_copy_that_holds_does_no_harm(kernel: Kernel) -> None:
     code = "rows = [1, 2, 3, 4]\nassert len(rows) == 4\nopen('out.txt', 'w').write('x')"
     assert tried(kernel, code).accepted
+
+
+def test_an_assert_may_be_a_part_of_a_check() -> None:
+    tests = 'assert "a" in df.columns and len(df) == 4\n'
+    result = CellResult("assert len(df) == 4", "error", error=Failure("AssertionError", ""))
+    assert dies_of(result, tests)
+    assert not dies_of(replace(result, source="assert len(df) == 3"), tests)
+    assert not dies_of(replace(result, error=Failure("ValueError", "")), tests)
+    failed = CaseResult("test_1", "failed", tests.removeprefix("assert ").strip(), got="3")
+    assert judged(TestReport((failed,)), result) == TestReport((failed,))

@@ -27,6 +27,7 @@ import fork_server
 import grading
 import import_cost
 import long_episode
+import page
 import per_cell
 import psutil
 import refinement_turn
@@ -47,6 +48,7 @@ BENCHMARKS = (
     state_summary,
     flood,
     long_episode,
+    page,
     grading,
 )
 PACKAGES = (

@@ -77,7 +77,8 @@ def write(
     if target.exists():
         if not overwrite:
             raise RecordError(
-                f"{path} is there already", hint="Choose another name or allow to overwrite it"
+                f"{path} is there already",
+                hint="Choose another name, or allow it with overwrite=True or --overwrite",
             )
         if _is_record(target):
             raise RecordError(f"{path} is the record of an episode", hint="Choose another name")

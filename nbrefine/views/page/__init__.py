@@ -50,7 +50,8 @@ def write(source: Episode | str | Path, path: str | Path, *, overwrite: bool = F
         raise RecordError(f"{target} is a notebook's name", hint="Give one that ends in .html")
     if target.exists() and not overwrite:
         raise RecordError(
-            f"{target} is there already", hint="Choose another name or allow to overwrite it"
+            f"{target} is there already",
+            hint="Choose another name, or allow it with overwrite=True or --overwrite",
         )
     replace_file(target, to_html(source))
     return target

@@ -59,44 +59,44 @@ class Prompts:
     Parameters
     ----------
     passages: what the page has had so far; it grows by what is new in the messages.
-
-    The messages must live as long as it does: it knows them by their identity as well.
     """
 
     def __init__(self, passages: Passages) -> None:
         self._passages = passages
         self._numbers: dict[Message, int] = {}
-        self._seen: dict[int, int] = {}
+        self._before: tuple[Message, ...] = ()
+        self._runs: list[Again] = []
 
     def draw(self, messages: Sequence[Message]) -> Prompt:
         """Give a prompt as what is new in it, and where the rest stands."""
-        parts: list[Sent | Again] = []
-        first = last = 0  # of the run of known messages that is being read
-        for message in messages:
-            known = self._number(message)
-            if last and known == last + 1:
-                last = known
-                continue
-            if last:
-                parts.append(Again(first, last))
-            first = last = known or 0
-            if known is None:
+        sent, known = tuple(messages), len(self._before)
+        if sent[:known] != self._before:
+            known, self._runs = 0, []
+        self._before = sent
+        # A chat sends all it has said again, and to look at each message anew would take longer
+        # than all else on the page.
+        parts: list[Sent | Again] = [*self._runs]
+        for message in sent[known:]:
+            number = self._numbers.get(message)
+            if number is None:
                 parts.append(self._sent(message))
-        if last:
-            parts.append(Again(first, last))
-        characters = sum(len(message.content) for message in messages)
-        return Prompt(tuple(parts), len(messages), characters)
+                self._follow(len(self._numbers))
+                continue
+            last = parts[-1] if parts else None
+            if isinstance(last, Again) and last.last + 1 == number:
+                parts[-1] = Again(last.first, number)
+            else:
+                parts.append(Again(number, number))
+            self._follow(number)
+        return Prompt(tuple(parts), len(sent), sum([len(each.content) for each in sent]))
 
-    def _number(self, message: Message) -> int | None:
-        """Give the number of a message that was sent before.
-
-        A chat sends all of its messages again at every turn, mostly the very same objects, and to
-        hash them all would take longer than everything else.
-        """
-        number = self._seen.get(id(message))
-        if number is None and (number := self._numbers.get(message)) is not None:
-            self._seen[id(message)] = number
-        return number
+    def _follow(self, number: int) -> None:
+        """Note the next message of the prompt that is drawn."""
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last.last + 1 == number:
+            self._runs[-1] = Again(last.first, number)
+        else:
+            self._runs.append(Again(number, number))
 
     def _sent(self, message: Message) -> Sent:
         number = len(self._numbers) + 1

@@ -136,7 +136,7 @@ def test_no_bug_of_humanevalpack_is_solved_and_endless_ones_time_out(shared_data
         grades = graded(grader, programs)
     assert {grade.verdict for grade in grades.values()} == {"failed", "timeout"}
     assert all(grade.score < 1.0 for grade in grades.values())
-    # The same four run without end as in tests/rewards/test_benchmark_sets.py.
+    # The same four run without end as in tests/test_humaneval.py.
     endless = {name for name, grade in grades.items() if any_timeout(grade)}
     assert endless == {"Python/10", "Python/76", "Python/156", "Python/160"}
 

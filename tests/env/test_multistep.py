@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,70 +15,14 @@ from nbrefine.postconditions import file_written, frame, holds, in_range
 from nbrefine.state import Action, State
 from nbrefine.values import (
     AnswerForm,
-    Episode,
     Postcondition,
     Reply,
     Stop,
     Subtask,
     Task,
     Tool,
-    ToolCall,
-    Turn,
 )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
-
-
-@pytest.fixture(scope="module")
-def session(folder: Path) -> Iterator[Kernel]:
-    """One kernel of ours for all tests; each begins with names of its own."""
-    with Kernel.start(cwd=folder) as kernel:
-        yield kernel
-
-
-@pytest.fixture
-def kernel(session: Kernel, folder: Path) -> Kernel:
-    for path in folder.iterdir():
-        path.unlink()
-    assert session.run("%reset -sf").result().ok
-    return session
-
-
-def cell(code: str) -> Action:
-    return Action.from_text(f"Next.\n\n```python\n{code}\n```\n")
-
-
-def called(name: str, /, **arguments: object) -> Action:
-    reply = Reply("", finish="tool-calls", tool_calls=(ToolCall(name, arguments),))
-    return Action.from_reply(reply)
-
-
-def text(words: str) -> Action:
-    return Action.from_reply(Reply(words))
-
-
-def driven(env: MultiStepEnvironment, *actions: Action) -> State:
-    state, _ = env.reset(seed=0)
-    for action in actions:
-        state = env.step(state, action).next_state
-    return state
-
-
-def episode_of(state: State) -> Episode:
-    episode: Episode = state.hidden.episode
-    return episode
-
-
-def newest(state: State) -> Turn:
-    return episode_of(state).turns[-1]
-
-
-def prompt(state: State) -> str:
-    return "\n\n".join(message.content for message in state.observation.messages)
-
+from tests.multistep import called, cell, driven, episode_of, newest, prompt, text
 
 TWO = (
     Subtask("Load the rows", postconditions=(holds("len(rows) == 3"),)),

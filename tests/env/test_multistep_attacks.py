@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,62 +10,9 @@ from nbrefine.env import MultiStepEnvironment
 from nbrefine.errors import InvalidTaskError
 from nbrefine.kernel import Kernel
 from nbrefine.postconditions import holds
-from nbrefine.state import Action, State
-from nbrefine.values import AnswerForm, Episode, Reply, Subtask, Task, ToolCall, Turn
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
-
-
-@pytest.fixture(scope="module")
-def session(folder: Path) -> Iterator[Kernel]:
-    """One kernel of ours for all tests; each begins with names of its own."""
-    with Kernel.start(cwd=folder) as kernel:
-        yield kernel
-
-
-@pytest.fixture
-def kernel(session: Kernel, folder: Path) -> Kernel:
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    assert session.run("%reset -sf").result().ok
-    return session
-
-
-def cell(code: str) -> Action:
-    return Action.from_text(f"```python\n{code}\n```\n")
-
-
-def called(name: str, /, **arguments: object) -> Action:
-    reply = Reply("", finish="tool-calls", tool_calls=(ToolCall(name, arguments),))
-    return Action.from_reply(reply)
-
-
-def text(words: str) -> Action:
-    return Action.from_reply(Reply(words))
-
-
-def driven(env: MultiStepEnvironment, *actions: Action) -> State:
-    state, _ = env.reset(seed=0)
-    for action in actions:
-        state = env.step(state, action).next_state
-    return state
-
-
-def episode_of(state: State) -> Episode:
-    episode: Episode = state.hidden.episode
-    return episode
-
-
-def newest(state: State) -> Turn:
-    return episode_of(state).turns[-1]
-
-
-def prompt(state: State) -> str:
-    return "\n\n".join(message.content for message in state.observation.messages)
-
+from nbrefine.state import Action
+from nbrefine.values import AnswerForm, Reply, Subtask, Task, ToolCall
+from tests.multistep import called, cell, driven, episode_of, newest, prompt, text
 
 ENDS_WHEN_SHOWN = """\
 class Trap:

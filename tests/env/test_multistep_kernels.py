@@ -17,33 +17,14 @@ from nbrefine.errors import BranchRefused, InvalidTaskError, KernelError, UsageE
 from nbrefine.kernel import Kernel
 from nbrefine.notebook.wording import changed
 from nbrefine.postconditions import file_written, holds
-from nbrefine.state import Action, State
-from nbrefine.values import AnswerForm, Episode, Subtask, Task, Turn
+from nbrefine.state import Action
+from nbrefine.values import AnswerForm, Subtask, Task
+from tests.multistep import cell, driven, episode_of, newest
 
 TWO = (
     Subtask("Add", postconditions=(holds("len(items) == 3"),)),
     Subtask("Sum", needs=(1,), postconditions=(holds("total == sum(items)"),)),
 )
-
-
-def cell(code: str) -> Action:
-    return Action.from_text(f"```python\n{code}\n```")
-
-
-def driven(env: MultiStepEnvironment, *codes: str) -> State:
-    state, _ = env.reset(seed=0)
-    for code in codes:
-        state = env.step(state, cell(code)).next_state
-    return state
-
-
-def episode_of(state: State) -> Episode:
-    episode: Episode = state.hidden.episode
-    return episode
-
-
-def newest(state: State) -> Turn:
-    return episode_of(state).turns[-1]
 
 
 def until(condition: Callable[[], object]) -> None:

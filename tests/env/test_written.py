@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,12 @@ from nbrefine.env.written import asking, judged
 from nbrefine.kernel import Kernel
 from nbrefine.notebook import load, save
 from nbrefine.postconditions import cell_of, file_written, holds
-from nbrefine.state import Action, State
-from nbrefine.values import AnswerForm, CaseResult, Episode, Reply, Subtask, Task, TestReport, Turn
+from nbrefine.state import Action
+from nbrefine.values import AnswerForm, CaseResult, Reply, Subtask, Task, TestReport
+from tests.multistep import cell, newest
 
 STALE = "totals.csv was there before and has not been written"
 WRITES = "open('totals.csv', 'w').write('old')"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
-
-
-@pytest.fixture(scope="module")
-def session(folder: Path) -> Iterator[Kernel]:
-    with Kernel.start(cwd=folder) as kernel:
-        yield kernel
 
 
 @pytest.fixture
@@ -39,15 +28,6 @@ def kernel(session: Kernel, folder: Path) -> Kernel:
         path.unlink()
     (folder / "totals.csv").write_text("old")
     return session
-
-
-def cell(code: str) -> Action:
-    return Action.from_text(f"```python\n{code}\n```")
-
-
-def newest(state: State) -> Turn:
-    episode: Episode = state.hidden.episode
-    return episode.turns[-1]
 
 
 TASK = Task("Write", subtasks=(Subtask("Write", postconditions=(file_written("totals.csv"),)),))

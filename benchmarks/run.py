@@ -29,6 +29,7 @@ import import_cost
 import long_episode
 import page
 import per_cell
+import player
 import psutil
 import refinement_turn
 import speculation
@@ -49,6 +50,7 @@ BENCHMARKS = (
     flood,
     long_episode,
     page,
+    player,
     grading,
 )
 PACKAGES = (

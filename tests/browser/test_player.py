@@ -16,6 +16,8 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.lab import Lab, Sheet
 
 ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 NewPage = Callable[..., Page]
@@ -69,7 +71,7 @@ def test_a_person_goes_through_an_episode_with_mouse_or_keyboard(
         ("Code", "heaviest = df.groupby('island')"),
     ):
         shown.get_by_role("tab", name=tab).click()
-        panel = shown.get_by_role("tabpanel").filter(visible=True)
+        panel = shown.locator(".widget-tab-contents .nbrefine-part").filter(visible=True)
         expect(panel).to_contain_text(words)
         assert axe(page, ".nbrefine-player") == []
 
@@ -89,19 +91,15 @@ def test_a_person_goes_through_an_episode_with_mouse_or_keyboard(
     assert axe(page, ".nbrefine-player") == []
 
 
-def test_a_cell_that_runs_again_takes_its_widgets_with_it(sheet: Sheet) -> None:
-    before = sheet.outputs(2).inner_text()
-    assert int(before) > 0
-    for _ in range(2):
-        sheet.run(0)
-        sheet.run(1)
-    sheet.run(2)
-    expect(sheet.outputs(2)).to_have_text(before)
-
-
-def test_a_notebook_with_a_player_reads_everywhere(
+def test_a_cell_that_runs_again_takes_its_widgets_with_it_and_the_notebook_reads_everywhere(
     sheet: Sheet, lab: Lab, new_page: NewPage, tmp_path: Path
 ) -> None:
+    widgets = sheet.outputs(2).inner_text()
+    assert int(widgets) > 0
+    for number in (0, 1, 0, 2):
+        sheet.run(number)
+    expect(sheet.outputs(2)).to_have_text(widgets)
+
     saved = sheet.save()
     assert "widgets" not in saved["metadata"]
     for number in (0, 1):

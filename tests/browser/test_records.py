@@ -13,6 +13,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.lab import Lab
 
 ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
 RECORD = Path("benchmarks", "demo", "seed-0.ipynb")
 DATA = Path("nbrefine", "examples", "penguins.csv")
 

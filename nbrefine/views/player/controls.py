@@ -84,6 +84,10 @@ class Controls:
         view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
         return {_VIEW: view}
 
+    def choose(self, at: int) -> None:
+        """Go to a scene."""
+        self._scenes.index = at
+
     def say(self, text: str) -> None:
         """Show a text in place of the scene's head."""
         self._head.value = clean(str(self._panels.trouble(text)))

@@ -54,6 +54,12 @@ def screen(
     widgets: whether to show the live panel; None leaves it to what the front end can show.
     """
     kernel = getattr(shell, "kernel", None)
+    if kernel is not None and (shows_widgets(kernel) if widgets is None else widgets):
+        from nbrefine.views.panel.live import Panel
+
+        return Panel(
+            run, budget=budget, max_turns=max_turns, record=record, name=name, hears=hears()
+        )
     return Text(run, record=record, name=name, live=kernel is not None)
 
 
@@ -73,6 +79,13 @@ def shows_widgets(kernel: Any) -> bool:
         return said != "0"
     request = kernel.get_parent("shell") or {}
     return bool((request.get("metadata") or {}).get("cellId"))
+
+
+def hears() -> bool:
+    """Tell whether callbacks of widgets run while a cell awaits; before ipykernel 7 they wait."""
+    from importlib.metadata import version
+
+    return int(version("ipykernel").partition(".")[0]) >= 7
 
 
 class Text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nbrefine.planning import Progress, StepLimits, counted, progress
@@ -163,3 +163,12 @@ def all_done(episode: Episode, report: TestReport | None = None) -> Stop:
     steps_done = len(done_by(episode.turns))
     told = f", {', '.join(held)}" if held else "; nothing checks them"
     return Stop("solved", f"{counted(steps_done, 'step')} done{told}")
+
+
+def noted(episode: Episode, head: str, rest: str) -> Episode:
+    """Tell something more in the feedback on the newest turn, unless it says so already."""
+    if not episode.turns or head in episode.turns[-1].feedback:
+        return episode
+    last = episode.turns[-1]
+    told = "\n\n".join(part for part in (last.feedback, f"{head}\n{rest}") if part)
+    return replace(episode, turns=(*episode.turns[:-1], replace(last, feedback=told)))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import ClassVar, get_args
 
 from nbrefine.env.base import Environment
+from nbrefine.env.preparation import recordable
 from nbrefine.env.session import IsolationPolicy, Session
 from nbrefine.errors import UsageError
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
-from nbrefine.state import State
-from nbrefine.values import Episode, SignalBundle, Turn
+from nbrefine.state import EnvironmentSpec, State
+from nbrefine.values import Episode, SignalBundle, Task, Turn
 
 REBUILD_LIMIT = 5.0
 """Seconds of recorded run time up to which a session is rebuilt after a rejected attempt."""
@@ -26,17 +27,22 @@ class LiveEnvironment(Environment):
 
     Parameters
     ----------
-    kernel, timeout, test_timeout, isolation, rebuild_limit, confirm, workspace, ignore, cwd,
-        limits: see `NotebookEnvironment`.
+    tasks, max_turns, kernel, timeout, test_timeout, isolation, rebuild_limit, confirm, workspace,
+        ignore, cwd, limits: see `NotebookEnvironment`.
 
     Raises
     ------
-    UsageError: a setting is out of range.
+    UsageError: there is no task, or a setting is out of range.
     """
+
+    name: ClassVar[str]
+    """Of the environment, in its `spec`."""
 
     def __init__(
         self,
+        tasks: Task | Sequence[Task],
         *,
+        max_turns: int,
         kernel: Kernel | str,
         timeout: float | None,
         test_timeout: float,
@@ -48,14 +54,17 @@ class LiveEnvironment(Environment):
         cwd: str | Path | None,
         limits: OutputLimits | None,
     ) -> None:
+        given = (tasks,) if isinstance(tasks, Task) else tuple(tasks)
+        self.tasks = tuple(recordable(task) for task in given)
+        if not self.tasks:
+            raise UsageError("An environment needs at least one task", hint="Pass a Task")
+        if max_turns < 1:
+            raise UsageError(f"max_turns is {max_turns}, but an episode has at least one turn")
+        self.max_turns = max_turns
         for name, seconds in (("timeout", timeout), ("test_timeout", test_timeout)):
             if seconds is not None and not seconds > 0:
                 raise UsageError(f"{name} is {seconds}, but nothing runs in no time")
-        if isolation not in get_args(IsolationPolicy):
-            raise UsageError(
-                f"There is no isolation {isolation!r}",
-                hint=f"Use one of: {', '.join(get_args(IsolationPolicy))}",
-            )
+        one_of("isolation", isolation, get_args(IsolationPolicy))
         self._kernel_spec = kernel
         self._timeout = timeout
         self._test_timeout = test_timeout
@@ -72,6 +81,26 @@ class LiveEnvironment(Environment):
         self.reached: Episode | None = None
         """How far the newest step has come, also where it is stopped before it gives its state:
         the episode with all that the session holds.  None where it has changed nothing yet."""
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """What kind of environment it is.
+
+        `pure_step` says whether attempts have branches to run in: what `isolation="fork"` asks
+        for, and what with `auto` is known from `reset` on.  Where it is False,
+        `metadata["impure"]` says why.
+        """
+        return EnvironmentSpec(
+            self.name,
+            "notebook",
+            max_steps=self.max_turns,
+            is_multi_turn=True,
+            pure_step=self._impure == "",
+            metadata={"impure": self._impure} if self._impure else {},
+        )
+
+    def __len__(self) -> int:
+        return len(self.tasks)
 
     @property
     def _impure(self) -> str:
@@ -152,3 +181,14 @@ class LiveEnvironment(Environment):
             await self._end_session()
         finally:
             await super()._close()
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Refuse a setting that is none of the words it may be.
+
+    Raises
+    ------
+    UsageError: it is not.
+    """
+    if value not in allowed:
+        raise UsageError(f"There is no {name} {value!r}", hint=f"Use one of: {', '.join(allowed)}")

@@ -20,12 +20,12 @@ from nbrefine.env.answering import Answering
 from nbrefine.env.approval import Approve
 from nbrefine.env.base import checked_index
 from nbrefine.env.cells import with_late
-from nbrefine.env.course import Course, Planning, Wants, all_done, best_of, gave_up, pending
-from nbrefine.env.live import REBUILD_LIMIT, LiveEnvironment
+from nbrefine.env.course import Course, Planning, Wants, all_done, best_of, gave_up, noted, pending
+from nbrefine.env.live import REBUILD_LIMIT, LiveEnvironment, one_of
 from nbrefine.env.looking import Folder, pictures
 from nbrefine.env.points import Hold, Point
-from nbrefine.env.preparation import check_steps, recordable, setup_source
-from nbrefine.env.resumption import bring_to
+from nbrefine.env.preparation import answered, borrow, check_steps, recordable, setup_source
+from nbrefine.env.resumption import bring_to, refuse_done
 from nbrefine.env.session import IsolationPolicy, Session
 from nbrefine.env.turning import Turned, Turning
 from nbrefine.env.turns import refuse_ended
@@ -38,9 +38,9 @@ from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.moves import tools_for
 from nbrefine.planning import Progress, StepLimits, first_plan
 from nbrefine.prompts import told_tests
-from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
+from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule
-from nbrefine.values import AnswerForm, Episode, Message, SignalBundle, Stop, Task, Turn, utc_now
+from nbrefine.values import Episode, Message, SignalBundle, Stop, Task, Turn, utc_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,8 @@ class MultiStepEnvironment(LiveEnvironment):
     UsageError: there is no task, or a setting is out of range.
     """
 
+    name = "multistep"
+
     def __init__(
         self,
         tasks: Task | Sequence[Task],
@@ -148,7 +150,10 @@ class MultiStepEnvironment(LiveEnvironment):
         limits: OutputLimits | None = None,
         undo: Undo | None = None,
     ) -> None:
+        given = (tasks,) if isinstance(tasks, Task) else tuple(tasks)
         super().__init__(
+            [answered(task) for task in given],
+            max_turns=max_turns,
             kernel=kernel,
             timeout=timeout,
             test_timeout=test_timeout,
@@ -160,22 +165,15 @@ class MultiStepEnvironment(LiveEnvironment):
             cwd=cwd,
             limits=limits,
         )
-        given = (tasks,) if isinstance(tasks, Task) else tuple(tasks)
-        self.tasks = tuple(_answered(recordable(task)) for task in given)
-        if not self.tasks:
-            raise UsageError("An environment needs at least one task", hint="Pass a Task")
-        if max_turns < 1:
-            raise UsageError(f"max_turns is {max_turns}, but an episode has at least one turn")
         if max_replans < 0:
             raise UsageError(f"max_replans is {max_replans}", hint="Give 0 or more")
-        _one_of("planning", planning, get_args(Planning))
-        _one_of("style", style, ("fenced", "tools"))
+        one_of("planning", planning, get_args(Planning))
+        one_of("style", style, ("fenced", "tools"))
         if lend is not None and isinstance(kernel, Kernel):
             raise UsageError(
                 "Variables are lent to a kernel of ours, and one was handed in",
                 hint="Give kernel= or lend=",
             )
-        self.max_turns = max_turns
         self._lend = lend
         self._course = Course(
             limits_per_step, rules or StopRule(), max_turns, max_replans, planning, accept_best
@@ -184,21 +182,6 @@ class MultiStepEnvironment(LiveEnvironment):
         self._images = images
         self._approve = approve
         self._undo = undo
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """What kind of environment it is; for `pure_step` see `NotebookEnvironment.spec`."""
-        return EnvironmentSpec(
-            "multistep",
-            "notebook",
-            max_steps=self.max_turns,
-            is_multi_turn=True,
-            pure_step=self._impure == "",
-            metadata={"impure": self._impure} if self._impure else {},
-        )
-
-    def __len__(self) -> int:
-        return len(self.tasks)
 
     async def _reset(
         self, *, seed: int | None, options: dict[str, Any] | None
@@ -212,13 +195,13 @@ class MultiStepEnvironment(LiveEnvironment):
         options = options or {}
         earlier: Episode | None = options.get("episode")
         index = checked_index(options.get("task_index", 0), len(self.tasks))
-        task = self.tasks[index] if earlier is None else _answered(recordable(earlier.task))
+        task = self.tasks[index] if earlier is None else answered(recordable(earlier.task))
         seed = seed if earlier is None else earlier.seed
         session = await self._begin_session(seed)
         session.undo = self._undo
         check_steps(task, session.language)
         plan = first_plan(task)
-        lent = await self._borrow(session)
+        lent = await borrow(session, *self._lend) if self._lend is not None else None
         if earlier is None:
             episode = Episode(
                 task=task,
@@ -244,20 +227,8 @@ class MultiStepEnvironment(LiveEnvironment):
         standing = _Standing(episode, point, describe(seen.variables, recent=recent))
         state = await self._settled(standing)
         if earlier is not None:
-            _refuse_done(earlier, state.hidden.episode)
+            refuse_done(earlier, state.hidden.episode)
         return state, {"task_index": index, "differences": differences}
-
-    async def _borrow(self, session: Session) -> tuple[str, ...] | None:
-        """Copy the variables that are lent, and name them."""
-        if self._lend is None:
-            return None
-        kernel, names = self._lend
-        copied = await kernel.copy_variables(names, session.kernel)
-        if copied.failed:
-            name, why = next(iter(copied.failed.items()))
-            raise UsageError(f"{name} cannot be lent: {why}", hint="Leave it out, or make it anew")
-        session.brought = f"{', '.join(names)} came from another kernel"
-        return names
 
     def _folder(self, task: Task) -> Folder:
         assert self._session is not None
@@ -355,8 +326,8 @@ class MultiStepEnvironment(LiveEnvironment):
         report = await answering.checked(task, None, at.point)
         if report is not None and not report.solved:
             missed = f"{report.passed}/{report.total} tests of the whole task pass."
-            noted = _noted(episode, missed, told_tests(report))
-            return replace(at, episode=noted, tested=at.point)
+            episode = noted(episode, missed, told_tests(report))
+            return replace(at, episode=episode, tested=at.point)
         return replace(at, episode=replace(episode, stop=all_done(episode, report)))
 
     async def _adopt_best(self, at: _Standing, now: Progress) -> _Standing | None:
@@ -427,40 +398,6 @@ class MultiStepEnvironment(LiveEnvironment):
         """Give what the step's turn was told, which the next state knows."""
         signals: SignalBundle = next_state.hidden.episode.turns[-1].signals
         return signals
-
-
-def _answered(task: Task) -> Task:
-    """Give a task the form of its answer, where it is answered and does not say how."""
-    return task if task.subtasks or task.answer else replace(task, answer=AnswerForm())
-
-
-def _refuse_done(earlier: Episode, episode: Episode) -> None:
-    """Refuse to go on with an episode of which nothing is left to do.
-
-    One that was killed has not got its end yet, and gets it.
-    """
-    stop = episode.stop
-    if stop is None or episode.solved or len(episode.accepted) > len(earlier.accepted):
-        return
-    if earlier.stop is None or earlier.stop.reason != "killed":
-        raise UsageError(
-            f"Nothing is left to do: {stop.detail}",
-            hint="Allow more: a higher max_turns, max_attempts or max_replans",
-        )
-
-
-def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise UsageError(f"There is no {name} {value!r}", hint=f"Use one of: {', '.join(allowed)}")
-
-
-def _noted(episode: Episode, head: str, rest: str) -> Episode:
-    """Tell something more in the feedback on the newest turn, unless it says so already."""
-    if not episode.turns or head in episode.turns[-1].feedback:
-        return episode
-    last = episode.turns[-1]
-    told = "\n\n".join(part for part in (last.feedback, f"{head}\n{rest}") if part)
-    return replace(episode, turns=(*episode.turns[:-1], replace(last, feedback=told)))
 
 
 def _result(state: State, action: Action) -> StepResult:

@@ -20,10 +20,10 @@ from nbrefine.env.base import checked_index
 from nbrefine.env.cells import not_run, read, tried, with_extra, with_late
 from nbrefine.env.live import REBUILD_LIMIT, LiveEnvironment
 from nbrefine.env.points import Hold, Point
-from nbrefine.env.preparation import check_tests, recordable, setup_source
+from nbrefine.env.preparation import check_tests, setup_source
 from nbrefine.env.session import IsolationPolicy, Session
 from nbrefine.env.turns import early_answer, refuse_blank, refuse_ended
-from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.errors import InvalidTaskError
 from nbrefine.files import FileChanges
 from nbrefine.history import History, current, fresh
 from nbrefine.kernel import Kernel, OutputLimits
@@ -31,7 +31,7 @@ from nbrefine.kernel.state.namespace import describe
 from nbrefine.kernel.workspace.overlays import WorkspaceMode
 from nbrefine.prompts import escalation, system, task_prompt
 from nbrefine.rewards.base import RewardFunction, refuse_namesakes, signals_of
-from nbrefine.state import Action, EnvironmentSpec, Observation, State, StateMetadata, StepResult
+from nbrefine.state import Action, Observation, State, StateMetadata, StepResult
 from nbrefine.stopping import StopRule, sightings
 from nbrefine.values import (
     Episode,
@@ -110,6 +110,8 @@ class NotebookEnvironment(LiveEnvironment):
     UsageError: there is no task, two rewards have one name, or a setting is out of range.
     """
 
+    name = "notebook"
+
     def __init__(
         self,
         tasks: Task | tuple[Task, ...] | list[Task],
@@ -133,6 +135,8 @@ class NotebookEnvironment(LiveEnvironment):
         submit_keyword: str | None = None,
     ) -> None:
         super().__init__(
+            tasks,
+            max_turns=max_turns,
             kernel=kernel,
             timeout=timeout,
             test_timeout=test_timeout,
@@ -144,14 +148,7 @@ class NotebookEnvironment(LiveEnvironment):
             cwd=cwd,
             limits=limits,
         )
-        given = (tasks,) if isinstance(tasks, Task) else tasks
-        self.tasks = tuple(recordable(task) for task in given)
-        if not self.tasks:
-            raise UsageError("An environment needs at least one task", hint="Pass a Task")
-        if max_turns < 1:
-            raise UsageError(f"max_turns is {max_turns}, but an episode has at least one turn")
         refuse_blank(submit_keyword)
-        self.max_turns = max_turns
         self._history = history or current()
         self._rules = rules or StopRule()
         self._show_tests = show_tests
@@ -160,29 +157,9 @@ class NotebookEnvironment(LiveEnvironment):
         self._submit_keyword = submit_keyword
 
     @property
-    def spec(self) -> EnvironmentSpec:
-        """What kind of environment it is.
-
-        `pure_step` says whether attempts have branches to run in: what `isolation="fork"` asks
-        for, and what with `auto` is known from `reset` on.  Where it is False,
-        `metadata["impure"]` says why.
-        """
-        return EnvironmentSpec(
-            "notebook",
-            "notebook",
-            max_steps=self.max_turns,
-            is_multi_turn=True,
-            pure_step=self._impure == "",
-            metadata={"impure": self._impure} if self._impure else {},
-        )
-
-    @property
     def reward_functions(self) -> tuple[RewardFunction, ...]:
         """The extra ones; how the cell and its tests went is the environment's own signal."""
         return self._extra
-
-    def __len__(self) -> int:
-        return len(self.tasks)
 
     def tentative(self, state: State, *, tentative: bool = True) -> State:
         """Give a state from which what is accepted does not become the session until `settle`.

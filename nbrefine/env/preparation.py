@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from nbrefine.errors import InvalidTaskError
+from nbrefine.env.session import Session
+from nbrefine.errors import InvalidTaskError, UsageError
+from nbrefine.kernel import Kernel
 from nbrefine.postconditions import tests_of
 from nbrefine.redaction import clean_text
 from nbrefine.rewards.tests import parse_tests
-from nbrefine.values import Postcondition, Task
+from nbrefine.values import AnswerForm, Postcondition, Task
 
 
 def recordable(task: Task) -> Task:
@@ -22,6 +24,26 @@ def recordable(task: Task) -> Task:
         if isinstance(value, str):
             values[name] = clean_text(value)
     return Task(**values)
+
+
+def answered(task: Task) -> Task:
+    """Give a task the form of its answer, where it is answered and does not say how."""
+    return task if task.subtasks or task.answer else replace(task, answer=AnswerForm())
+
+
+async def borrow(session: Session, kernel: Kernel, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Copy variables that are lent into a session that has just begun, and name them.
+
+    Raises
+    ------
+    UsageError: one cannot be copied.
+    """
+    copied = await kernel.copy_variables(names, session.kernel)
+    if copied.failed:
+        name, why = next(iter(copied.failed.items()))
+        raise UsageError(f"{name} cannot be lent: {why}", hint="Leave it out, or make it anew")
+    session.brought = f"{', '.join(names)} came from another kernel"
+    return names
 
 
 def check_tests(task: Task) -> None:

@@ -25,7 +25,8 @@ async def bring_to(session: Session, folder: Folder, episode: Episode) -> tuple[
     results = [turn.result for turn in episode.accepted if turn.result is not None]
     paths = {artifact.path for artifact in episode.artifacts}
     if session.ours:
-        gone_on = await session.go_on(episode.setup, results, paths, _first(episode))
+        first = _first(episode)  # of a turn that was cut short no files are listed
+        gone_on = await session.go_on(episode.setup, results, paths | first.keys(), first)
         return (
             *await _state(session, episode),
             *_files(episode.artifacts, await folder.there(paths)),
@@ -70,3 +71,27 @@ def _files(wanted: tuple[Artifact, ...], there: tuple[Artifact, ...]) -> tuple[s
         elif found[artifact.path] != artifact:
             told.append(f"the file {artifact.path} has other content")
     return tuple(told)
+
+
+def refuse_done(earlier: Episode, episode: Episode) -> None:
+    """Refuse to go on with an episode of which nothing is left to do.
+
+    One that was killed has not got its end yet, and gets it.
+
+    Parameters
+    ----------
+    earlier: as it was recorded.
+    episode: as it is once the session is there.
+
+    Raises
+    ------
+    UsageError: it has ended, and nothing has become of it.
+    """
+    stop = episode.stop
+    if stop is None or episode.solved or len(episode.accepted) > len(earlier.accepted):
+        return
+    if earlier.stop is None or earlier.stop.reason != "killed":
+        raise UsageError(
+            f"Nothing is left to do: {stop.detail}",
+            hint="Allow more: a higher max_turns, max_attempts or max_replans",
+        )

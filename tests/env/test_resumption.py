@@ -83,6 +83,15 @@ def test_the_session_is_made_again_and_no_file_is_touched(
     assert result.text == "6\n"  # the generator stood where it had stood
 
 
+def test_files_of_a_turn_that_was_stopped_before_they_were_listed_stay_too(tmp_path: Path) -> None:
+    earlier = begun(tmp_path, workspace="report")
+    turns = tuple(replace(turn, artifacts=()) for turn in earlier.turns)
+    with MultiStepEnvironment(TASK, cwd=tmp_path, workspace="report") as env:
+        env.reset(options={"episode": replace(earlier, turns=turns)})
+    found = content(tmp_path)
+    assert (found["rows.txt"], found["log.txt"]) == ("x", "l")
+
+
 def test_an_unchanged_folder_and_session_have_no_differences(tmp_path: Path) -> None:
     earlier = begun(tmp_path, "1 / 0")
     before = content(tmp_path)

@@ -27,11 +27,13 @@ import re
 def slug(text):
     return "-".join(re.findall("[a-z0-9]+", text.lower()))
 ```"""
+
+
 REPLIES = {
-    "Take the mean": "```python\ntotals = df.groupby('shop')['sum'].mean()\n```",
+    "Take the shop that sold least": "```python\nbest = totals.idxmin()\n```",
     "Do step 1 now": "```python\nimport pandas as pd\ndf = pd.read_csv('sales.csv')\n```",
     "Do step 2 now": "```python\ntotals = df.groupby('shop')['sum'].sum()\n```",
-    "Do step 3 now": "```python\ntotals.to_csv('totals.csv')\n```",
+    "Do step 3 now": "```python\nbest = totals.idxmax()\n```",
     "Which shop": "```python\nprint('@shop[North] @sum[160]')\n```",
     "slug": SLUG,
     "double": "```python\ndef double(x):\n    return x + x\n```",
@@ -80,11 +82,9 @@ def test_the_programs_run_one_after_the_other(
     assert "[('code_execution', 0.0), ('judge', 0.0), ('short', 1.0)]" in told
     assert "failed 1 of 2 True" in told
     assert "5 of 5, pass@1 1.00\ndef double(x):" in told
-    assert "[(1, 'solved'), (2, 'solved'), (3, 'solved')] 3 steps done, 5 checks held\n" in told
-    assert (
-        f"\n[('totals.csv', {len('shop,sum') + len('North,160.0') + len('South,80.0') + 3})]\n"
-        in told
-    )
+    assert "turn 3, step 3  accepted  1/1 checks  0 tokens, " in told
+    assert "\nNorth answered in the asked form; 3 checks of its steps held" in told
+    assert "\nSouth\n" in told
 
 
 @pytest.mark.parametrize("line", [c for c in commands() if c.startswith("nbrefine ")])
@@ -114,7 +114,7 @@ def test_a_goal_in_steps_runs_is_gone_on_with_and_branched_off_from_a_shell(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local, "LocalModel", offline)
-    Path("sales.csv").write_text("shop,sum\nNorth,120\nSouth,80\nSouth,\nNorth,40\n")
+    Path("sales.csv").write_text("shop,sum\nNorth,120\nSouth,90\nSouth,\nNorth,40\n")
     _, shown, _ = blocks("yaml")
     Path("sales.yaml").write_text(shown)
     as_file, in_words, resumed, branched = (
@@ -125,9 +125,11 @@ def test_a_goal_in_steps_runs_is_gone_on_with_and_branched_off_from_a_shell(
     assert "shop: North\nsum: 160\n" in capsys.readouterr().out
     assert call([*as_file, "--max-turns", "1", "--output", "cut.ipynb"]) == 1
     assert call([*resumed[:-1], "cut.ipynb", "--max-turns", "9"]) == 0
-    assert "2 steps done" in capsys.readouterr().out
+    assert "Answer: 'North'\n" in capsys.readouterr().out
     assert call(branched) == 0
-    assert load("means.ipynb").turns[1].code == "totals = df.groupby('shop')['sum'].mean()"
+    worst = load("worst.ipynb").answer
+    assert worst is not None
+    assert worst.value == "South"
 
 
 def test_the_evaluation_runs_on_the_problems_that_are_written_before_it(

@@ -184,7 +184,8 @@ def _diff(_: Act, scene: Scene) -> Iterator[Markup]:
         yield _told(f"The code is the same as in attempt {scene.before.attempt}.")
     else:
         yield _label(f"Changes since attempt {scene.before.attempt}")
-        yield _pre(highlight.diff(shown(scene.changes, CODE)), "Changes")
+        changes = scene.changes.split("\n", 2)[-1]  # the label says what is compared
+        yield _pre(highlight.diff(shown(changes, CODE)), "Changes")
 
 
 def _variables(_: Act, scene: Scene) -> Iterator[Markup]:

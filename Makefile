@@ -49,7 +49,7 @@ $(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.ready-test: pyproject.toml | $(BIN)/python
-	@echo 'Installing nbrefine, its tests and tools (about 900 MB on disk, once) ...'
+	@echo 'Installing nbrefine, its tests and tools (about 1.1 GB on disk, once) ...'
 	@$(BIN)/python -m pip install --quiet --editable '.[local,data,dev]'
 	@touch $@
 

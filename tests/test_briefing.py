@@ -127,7 +127,7 @@ def test_the_form_of_the_answer_waits_for_the_last_step() -> None:
     assert "All steps are done. Now answer." in told(*turns, task=task, plans=(PLAN,))
 
 
-def test_what_was_asked_for_since_is_said_after_the_step_and_before_its_attempts() -> None:
+def test_what_was_asked_for_since_is_said_in_the_place_of_the_step_before_its_attempts() -> None:
     goal = amended(amended("Say the sums.", 2, "Take the mean."), 3, "Round it.")
     assert instructions(goal, 1) == []
     assert instructions(goal, 2) == ["Take the mean."]
@@ -137,13 +137,17 @@ def test_what_was_asked_for_since_is_said_after_the_step_and_before_its_attempts
     done = turn(1, code="a = 1", accepted=True, verdict="solved")
     failed = turn(2, 2, code="b", verdict="failed", feedback="NameError: b")
     text = told(done, failed, plans=plans, task=replace(GOAL, prompt=goal))
-    aim = "Do step 2 now: Sum up."
-    said = f"{aim}\n\n{briefing.prompt.AMENDED.format(instruction='Take the mean.')}"
+    said = (
+        "Do step 2 now, but in another way than planned: Take the mean.\n"
+        "The step was planned as: Sum up."
+    )
     assert said in text
     assert text.index(said) < text.index("NameError: b")
-    assert "also where" not in told(plans=plans, task=replace(GOAL, prompt=goal))
+    assert "another way" not in told(plans=plans, task=replace(GOAL, prompt=goal))
     plans = (Plan((Subtask("Read."), Subtask("Take the mean.")), "task"),)
-    assert "also where" not in told(done, plans=plans, task=replace(GOAL, prompt=goal))
+    assert "another way" not in told(done, plans=plans, task=replace(GOAL, prompt=goal))
+    alone = told(done, task=replace(GOAL, prompt=goal))
+    assert "Do now, in another way than before: Take the mean." in alone
 
 
 def test_the_last_step_of_another_plan_is_the_last_one() -> None:

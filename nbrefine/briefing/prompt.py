@@ -52,7 +52,9 @@ that a step makes. Reply in this form:
 ```
 Leave the check out where there is none."""
 
-AMENDED = "Do it so, also where something above says otherwise: {instruction}"
+AMENDED = """\
+Do step {step} now, but in another way than planned: {instruction}
+The step was planned as: {goal}"""
 
 CALL_PLAN = (
     "Break the goal into 2 to 6 steps, each small enough for one cell, and call make_plan. "
@@ -105,7 +107,7 @@ def brief(
     """
     system = CALLS if tools else PLANS if wants == "plan" else SYSTEM
     before = [*_goal(task, language), _plan(plans, now)]
-    after = [*_seen(seen), _aim(task, plans, now, wants), _amendment(task, now)]
+    after = [*_seen(seen), _aim(task, plans, now, wants)]
     request = _request(
         task,
         plans,
@@ -176,17 +178,22 @@ def _aim(task: Task, plans: Sequence[Plan], now: Progress, wants: Literal["act",
         failed = f"{now.exhausted}, and is not done.\n" if now.exhausted else ""
         return f"{failed}Make a new plan for what is left of the goal."
     if now.subtask is not None:
-        return "\n".join([f"Do step {now.step} now: {now.subtask.goal}", *_checks(now.subtask)])
+        return "\n".join([_step(task, now.step, now.subtask.goal), *_checks(now.subtask)])
     if now.finished and plans:
         return "All steps are done." + (" Now answer." if task.answer else "")
-    return ""
+    told = instructions(task.prompt, now.step)
+    return f"Do now, in another way than before: {' '.join(told)}" if told and not plans else ""
 
 
-def _amendment(task: Task, now: Progress) -> str:
-    """Say last what was asked for since: a model does the old goal where it is only told there."""
-    goal = now.subtask.goal if now.subtask is not None else ""
-    told = [each for each in instructions(task.prompt, now.step) if each != goal]
-    return "\n".join(AMENDED.format(instruction=each) for each in told)
+def _step(task: Task, step: int, goal: str) -> str:
+    """Say what a step is, and first what was asked for since: a small model does what stands there.
+
+    Told in the goal, or behind the step, it did the step as it was planned.
+    """
+    told = [each for each in instructions(task.prompt, step) if each != goal]
+    if not told:
+        return f"Do step {step} now: {goal}"
+    return AMENDED.format(step=step, instruction="\n".join(told), goal=goal)
 
 
 def _checks(subtask: Subtask) -> list[str]:

@@ -100,8 +100,8 @@ def test_a_finished_turn_is_one_line_of_words() -> None:
         ("turn 4, step 2", "accepted", "1/1 checks"),
         ("turn 5, step 3", "failed", "0/2 checks"),
         ("turn 6, step 3", "accepted", "2/2 checks"),
-        ("turn 7, step 4", "no answer", ""),
-        ("turn 8, step 4", "answer", "1/1 checks"),
+        ("turn 7, the answer", "no answer", ""),
+        ("turn 8, the answer", "answer", "1/1 checks"),
     ]
     why = [line.words(gave_up(), turn)[4] for turn in gave_up().turns[2:6]]
     assert why == [

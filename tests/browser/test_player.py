@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import nbformat
@@ -32,8 +33,9 @@ def sheet(lab: Lab, new_page: NewPage) -> Sheet:
     """A notebook that shows the demo's record, run from top to bottom."""
     shutil.copyfile(ROOT / "benchmarks" / "demo" / "seed-0.ipynb", lab.root / "seed-0.ipynb")
     kernel = {"name": "python3", "display_name": "Python 3"}
-    cells = [nbformat.v4.new_code_cell(source) for source in (SHOW, GUESS, COUNT)]
-    written = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    v4: Any = nbformat.v4  # has no types
+    cells = [v4.new_code_cell(source) for source in (SHOW, GUESS, COUNT)]
+    written = v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     name = f"{uuid4().hex}.ipynb"
     nbformat.write(written, lab.root / name)  # type: ignore[no-untyped-call]  # has no types
     sheet = lab.open(new_page(), name)

@@ -379,14 +379,15 @@ def test_a_notebook_that_showed_it_reads_as_a_page_without_the_widgets(
     repaired: Episode, tmp_path: Path
 ) -> None:
     notebook.save(repaired, tmp_path / "record.ipynb")
+    v4: Any = nbformat.v4  # has no types
     cells = [
-        nbformat.v4.new_code_cell("import nbrefine\nnbrefine.show('record.ipynb')"),
-        nbformat.v4.new_code_cell(
+        v4.new_code_cell("import nbrefine\nnbrefine.show('record.ipynb')"),
+        v4.new_code_cell(
             "from nbrefine.views.player import Player\n"
             "player = Player('record.ipynb')\ndisplay(player)\nplayer.close()"
         ),
     ]
-    shown = nbformat.v4.new_notebook(cells=cells)
+    shown = v4.new_notebook(cells=cells)
     NotebookClient(
         shown,
         kernel_name="python3",

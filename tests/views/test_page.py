@@ -29,6 +29,7 @@ from nbrefine.values import (
     TestReport,
 )
 from nbrefine.views import page
+from nbrefine.views.page.tables import tables
 from tests.steps import answered, gave_up
 
 VOID = {"meta", "link", "img", "br"}
@@ -253,6 +254,28 @@ def test_a_huge_table_is_bounded_and_says_so(repaired: Episode) -> None:
     found = read(showing(repaired, Display({"text/html": html})))
     assert "The table has 5,001 rows and 70 columns; not all of them are shown." in found.words
     assert found.text.count("v\n") + found.text.count("v") < 1_000
+
+
+@pytest.mark.parametrize(
+    "part", ["<!--", "<table ", "<a ", '<a b="', "</", "<td", "<script>", "<" + "a" * 50, "&#"]
+)
+def test_html_that_is_made_to_take_long_does_not(part: str) -> None:
+    """Each takes the parser of the standard library minutes, or did so once."""
+    assert tables(part * 100_000) == []
+    (table,) = tables(f"<table><td>{part * 100_000}")
+    assert len(table.body) == 1
+
+
+def test_tables_are_read_however_they_are_written() -> None:
+    html = (
+        "<TABLE><CAPTION>Prices &amp; more</CAPTION><!-- <td>no</td> --><TR><TH SCOPE=x>a<TD "
+        "ColSpan='3'>1<br>2<tr><td>3 < 4<table><tr><td>inner</table><template><td>x</template>"
+    )
+    outer, inner = tables(html)
+    assert outer.caption == "Prices & more"
+    assert [[cell.text for cell in row] for row in outer.body] == [["a", "1\n2"], ["3 < 4"]]
+    assert (outer.body[0][0].scope, outer.body[0][1].across) == ("row", 3)
+    assert [[cell.text for cell in row] for row in inner.body] == [["inner"]]
 
 
 def test_other_html_is_given_as_its_plain_text(repaired: Episode) -> None:

@@ -29,7 +29,6 @@
       act.hidden = inside.length ? inside.every((scene) => scene.hidden) : !scenes.every(open);
     }
     document.body.classList.toggle("closed-page", !scenes.every(open));
-    button("hide").setAttribute("aria-pressed", String(hiding));
     button("hide").textContent = hiding ? "Show outcomes" : "Hide outcomes";
   }
 
@@ -54,8 +53,9 @@
     hiding = on;
     revealed.clear();
     update();
-    say(on ? "Outcomes are hidden. Enter or Space reveals the next one." : "Outcomes are shown.");
     if (on) go(0);
+    const at = here && on ? ` 1: ${title(here)}` : "";
+    say(on ? `Outcomes are hidden; Enter or Space reveals one.${at}` : "Outcomes are shown.");
   }
 
   // Where a reader is: at the scene that has the focus, or was gone to and is still in view.

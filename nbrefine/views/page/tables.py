@@ -5,16 +5,13 @@ No tag, attribute, style or script of theirs reaches the page: it draws a table 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
+from html import unescape
 
 ROWS, COLUMNS = 200, 60
 """What is shown of a table; more is told."""
-
-_SPAN = 1_000
-"""The widest cell that a table may ask for."""
 
 _SILENT = ("style", "script", "template")
 
@@ -53,70 +50,90 @@ class Table:
 
 
 def tables(html: str) -> list[Table]:
-    """Read the tables of some HTML; [] where there is none with a cell in it."""
+    """Read the tables of some HTML; [] where there is none with a cell in it.
+
+    It takes time in proportion to its length, whatever it is: Python's own parser of HTML takes
+    minutes for some texts of 100 kB.
+    """
     reader = _Reader()
-    with suppress(AssertionError):  # the parser's word for declarations that make no sense
-        reader.feed(html)
-        reader.close()
+    for text, tag, attributes in _tokens(_without_comments(html)):
+        reader.text(unescape(text))
+        reader.tag(tag.lower(), attributes)
     return [table for table in reader.tables if table.head or table.body]
 
 
-class _Reader(HTMLParser):
+_TAG = re.compile(r"<(/?[a-zA-Z][a-zA-Z0-9]{0,15}+)([^<>]*+)>")
+_SPANS = re.compile(r"\b(colspan|rowspan)\s*=\s*[\"']?(\d{1,4})\b", re.ASCII | re.IGNORECASE)
+
+
+def _tokens(html: str) -> Iterator[tuple[str, str, str]]:
+    """Give each tag with the text before it, its name, and what stands behind that."""
+    at, lower = 0, html.lower()
+    for found in _TAG.finditer(html):
+        if found.start() < at:  # in what is skipped
+            continue
+        name = found[1].lower()
+        yield html[at : found.start()], name, found[2]
+        at = found.end()
+        if name in _SILENT:
+            end = lower.find(f"</{name}", at)
+            at = end if end >= 0 else len(html)
+
+
+def _without_comments(html: str) -> str:
+    parts, at = [], 0
+    while (begin := html.find("<!--", at)) >= 0 and (end := html.find("-->", begin)) >= 0:
+        parts.append(html[at:begin])
+        at = end + 3
+    return "".join((*parts, html[at:]))
+
+
+class _Reader:
     """Collects tables; one within another is read as a table of its own."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.tables: list[Table] = []
         self._cell: Cell | None = None
         self._in_head = self._in_caption = False
-        self._silent = ""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _SILENT:
-            self._silent = self._silent or tag
-        elif tag == "table":
+    def tag(self, name: str, attributes: str) -> None:
+        """Take the next tag; an end tag's name begins with a slash."""
+        if name == "table":
             self.tables.append(Table())
-            self._cell, self._in_head = None, False
-        elif self.tables:
-            self._in_table(tag, dict(attrs))
-
-    def _in_table(self, tag: str, attrs: dict[str, str | None]) -> None:
-        table = self.tables[-1]
-        rows = table.head if self._in_head else table.body
-        if tag in ("thead", "tbody", "tfoot"):
-            self._in_head = tag == "thead"
-        elif tag == "caption":
-            self._in_caption = True
-        elif tag == "tr":
-            rows.append([])
-        elif tag in ("td", "th"):
-            if not rows:
-                rows.append([])
-            of = "col" if self._in_head or rows[-1] else "row"
-            across, down = _count(attrs.get("colspan")), _count(attrs.get("rowspan"))
-            self._cell = Cell("", of if tag == "th" else "", across, down)
-            rows[-1].append(self._cell)
-        elif tag == "br":
-            self.handle_data("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == self._silent:
-            self._silent = ""
-        elif tag in ("td", "th", "tr", "table"):
-            self._cell = None
-        elif tag == "caption":
-            self._in_caption = False
-        elif tag == "thead":
-            self._in_head = False
-
-    def handle_data(self, data: str) -> None:
-        if self._silent or not self.tables:
+            self._cell, self._in_head, self._in_caption = None, False, False
+        elif not self.tables:
             return
-        if self._in_caption:
-            self.tables[-1].caption += data
-        elif self._cell is not None:
-            self._cell.text += data
+        elif name in ("td", "th"):
+            self._cell = self._new_cell(name, attributes)
+        elif name == "tr":
+            self._rows.append([])
+        elif name in ("thead", "tbody", "tfoot", "/thead"):
+            self._in_head = name == "thead"
+        elif name in ("caption", "/caption"):
+            self._in_caption = name == "caption"
+        elif name in ("/td", "/th", "/tr", "/table"):
+            self._cell = None
+        elif name == "br":
+            self.text("\n")
 
+    @property
+    def _rows(self) -> list[list[Cell]]:
+        return self.tables[-1].head if self._in_head else self.tables[-1].body
 
-def _count(value: str | None) -> int:
-    return min(int(value), _SPAN) if value and value.isascii() and value.isdigit() else 1
+    def _new_cell(self, name: str, attributes: str) -> Cell:
+        rows = self._rows
+        if not rows:
+            rows.append([])
+        of = "col" if self._in_head or rows[-1] else "row"
+        spans = {key.lower(): max(1, int(count)) for key, count in _SPANS.findall(attributes)}
+        scope = of if name == "th" else ""
+        cell = Cell("", scope, spans.get("colspan", 1), spans.get("rowspan", 1))
+        rows[-1].append(cell)
+        return cell
+
+    def text(self, text: str) -> None:
+        """Take the text before the next tag."""
+        if self._cell is not None:
+            self._cell.text += text
+        elif self._in_caption:
+            self.tables[-1].caption += text

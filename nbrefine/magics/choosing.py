@@ -15,7 +15,7 @@ from nbrefine.magics.attempt import Attempt
 from nbrefine.magics.hosting import interruptible
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import one_line
-from nbrefine.views.widgets import VIEW, close
+from nbrefine.views.widgets import VIEW, close, style
 
 _ROWS = 30  # names that the table has
 _ABOVE = "Keep or Discard: %keep and %discard do the same."
@@ -51,8 +51,9 @@ class Choice:
                 ("Discard", "Forget what was tried"),
             )
         ]
-        self._told = widgets.HTML(clean(_table(tried)))
-        self._box = widgets.VBox([self._told, widgets.HBox(self._buttons)])
+        told = widgets.HTML(clean(f'<div class="nbrefine-part">{_table(tried)}</div>'))
+        self._box = widgets.VBox([widgets.HTML(style()), told, widgets.HBox(self._buttons)])
+        self._box.add_class("nbrefine-player")
         for button, chosen in zip(self._buttons, (self._kept, self._discarded), strict=True):
             button.on_click(self._calling(chosen))
         view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
@@ -102,7 +103,7 @@ class Choice:
         from IPython.display import display
 
         show: Any = display  # has no types
-        self._context.run(show, bundle, raw=True, display_id=self._id, update=update)
+        show(bundle, raw=True, display_id=self._id, update=update)
 
 
 def _table(tried: Attempt) -> str:
@@ -113,7 +114,7 @@ def _table(tried: Attempt) -> str:
     rows = "".join(map(_row, change.names[:_ROWS]))
     more = len(change.names) - _ROWS
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Name", "", "Now", "If kept"))
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Name", "Change", "Now", "If kept"))
     return (
         "<table><caption>What would change</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{rest}"
@@ -129,5 +130,4 @@ def _row(change: NameChange) -> str:
 def _told(binding: Binding | None) -> str:
     if binding is None:
         return ""
-    shape = " x ".join(map(str, binding.shape)) if binding.shape is not None else ""
-    return one_line(" ".join(filter(None, (binding.type, shape, binding.preview))), 80)
+    return one_line(f"{binding.type} {binding.preview}".strip(), 80)

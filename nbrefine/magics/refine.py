@@ -126,14 +126,25 @@ class Refinement(Magics):
 
     @line_magic
     def refine_view(self, line: str) -> None:
-        """Show an episode, attempt by attempt.
+        """Show an episode to leaf through, or as text where no widgets can be shown.
 
-        %refine_view [PATH or VARIABLE]    by default the newest one
+        %refine_view [--predict] [PATH or VARIABLE]
+
+        It is the newest one by default; --predict hides what came of each attempt until it is
+        revealed.
         """
-        from nbrefine.views.terminal import show
+        from nbrefine import views
+        from nbrefine.views import panel, terminal
 
+        words = line.split(maxsplit=1)
+        predict = words[:1] == ["--predict"]
+        kernel = getattr(self._shell, "kernel", None)
         with _refusing():
-            show(self._episode(line))
+            source = self._episode(" ".join(words[1:]) if predict else line)
+            if kernel is not None and panel.shows_widgets(kernel):
+                views.show(source, predict=predict)
+            else:
+                terminal.show(source)
 
     @line_magic
     def refine_replay(self, line: str) -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 """MIME type by which a widget is shown."""
+
+
+def style() -> str:
+    """Give the style of what is in a widget of the class "nbrefine-player", as HTML."""
+    sheet = files("nbrefine.views.player").joinpath("player.css").read_text(encoding="utf-8")
+    return f"<style>{sheet}</style>"
 
 
 def close(widget: Any) -> None:

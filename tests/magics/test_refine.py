@@ -191,6 +191,30 @@ def test_trouble_of_what_the_model_calls_is_said_in_a_line(kernel: Kernel, folde
     assert "UsageError: OSError: the line is dead\n" in refused.text
 
 
+def test_what_was_done_is_told_shown_and_run_again(kernel: Kernel, folder: Path) -> None:
+    run(kernel, "%reload_ext nbrefine")
+    assert run(kernel, "%refine_status").text == "No agent has been asked here yet.\n"
+    assert "there is no episode yet" in run(kernel, "%refine_view").text
+    run(kernel, "fresh = ['```python\\nfound = 1\\n```']")
+    run(kernel, "%%refine --model fresh --tests 'assert found == 1'\nFind it.")
+    status = run(kernel, "%refine_status\n%refine_stop")
+    assert status.text == ("Solved after 1 turn: 1/1 tests passed.\nNo agent is at work.\n")
+    for named in ("", "episode", "episode.ipynb"):
+        viewed = run(kernel, f"%refine_view {named}")
+        assert "found = 1" in viewed.text
+        assert "Attempt 1 of 1: accepted" in viewed.text
+    again = run(kernel, "%refine_replay --check episode.ipynb")
+    assert again.text.splitlines()[-1] == "The accepted cells give the recorded state (1 compared)."
+    missing = run(kernel, "%refine_replay nowhere.ipynb")
+    assert missing.status == "error"
+    assert "UsageError: " in missing.text
+    run(kernel, "found = 2; there = ['```python\\nassert found == 2; more = 1\\n```']")
+    run(kernel, "%%refine --here --model there\nAdd more.")
+    differs = run(kernel, "%refine_replay --check episode")
+    assert differs.status == "error"
+    assert "The replay is not as recorded, first at s01-a01." in differs.text
+
+
 def test_all_of_it_goes_when_it_is_unloaded(kernel: Kernel, folder: Path) -> None:
     assert run(kernel, "%unload_ext nbrefine").ok
     assert "not found" in run(kernel, "%%refine\nx").text

@@ -7,7 +7,6 @@ import contextvars
 import traceback
 from collections.abc import Callable
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,7 +20,7 @@ from nbrefine.views.panel.status import sentence, spending
 from nbrefine.views.panel.told import told
 from nbrefine.views.player.panels import TABS, Panels
 from nbrefine.views.story import Story, story
-from nbrefine.views.widgets import VIEW, close
+from nbrefine.views.widgets import VIEW, close, style
 
 SHOWN = tuple(each for each in TABS if each != "Run again")
 """The tabs of a turn; where to run it again is known at the end."""
@@ -82,7 +81,6 @@ class Panel:
             widget.add_class(f"nbrefine-{name}")
             return widget
 
-        style = files("nbrefine.views.player").joinpath("player.css").read_text(encoding="utf-8")
         self._status, self._spent, self._reply = (widgets.HTML() for _ in range(3))
         self._after = widgets.Button(description="Stop after attempt", disabled=not self._hears)
         self._now = widgets.Button(
@@ -93,7 +91,7 @@ class Panel:
         bar = named(widgets.HBox([self._after, self._now, self._spent]), "bar")
         scene = named(widgets.VBox([self._tabs]), "scene")
         body = named(widgets.HBox([self._turns, scene]), "body")
-        parts = [widgets.HTML(f"<style>{style}</style>"), self._status, bar, self._reply, body]
+        parts = [widgets.HTML(style()), self._status, bar, self._reply, body]
         self._box = named(widgets.VBox(parts), "player")
         self._view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
         self._after.on_click(self._calling(self._stop_after))

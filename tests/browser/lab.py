@@ -79,8 +79,8 @@ class Sheet:
         return saved
 
     def close(self) -> None:
-        """End its kernel and leave the page."""
-        self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        """End its kernel and leave the page; a second call does nothing."""
+        self.page.evaluate("() => window.jupyterapp?.shell.currentWidget.sessionContext.shutdown()")
         self.page.goto("about:blank")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,7 +29,7 @@ COUNT = "from ipywidgets.widgets import widget\nprint(len(widget._instances))"
 
 
 @pytest.fixture
-def sheet(lab: Lab, new_page: NewPage) -> Sheet:
+def sheet(lab: Lab, new_page: NewPage) -> Iterator[Sheet]:
     """A notebook that shows the demo's record, run from top to bottom."""
     shutil.copyfile(ROOT / "benchmarks" / "demo" / "seed-0.ipynb", lab.root / "seed-0.ipynb")
     kernel = {"name": "python3", "display_name": "Python 3"}
@@ -40,7 +40,8 @@ def sheet(lab: Lab, new_page: NewPage) -> Sheet:
     nbformat.write(written, lab.root / name)  # type: ignore[no-untyped-call]  # has no types
     sheet = lab.open(new_page(), name)
     sheet.run_all()
-    return sheet
+    yield sheet
+    sheet.close()
 
 
 def player(sheet: Sheet, number: int) -> Locator:

@@ -19,7 +19,7 @@ from nbrefine.notebook.steps import Step
 from nbrefine.postconditions import cell_of
 from nbrefine.rewards.tests import as_cell
 from nbrefine.source import shape
-from nbrefine.values import Episode, Turn
+from nbrefine.values import AnswerForm, Episode, Turn
 from nbrefine.views.stubs import HERE, needed, stub
 
 Cell = dict[str, Any]
@@ -139,8 +139,8 @@ def _step(episode: Episode, step: Step, later: Sequence[str], *, attempts: bool)
     if attempts:
         done = {shape(turn.code) for turn in episode.accepted}
         failed = (t for t in step.turns if t.tried and not t.accepted and shape(t.code) not in done)
-        for turn in failed:
-            yield _text(f"{number}-failed-{turn.attempt}", _failed(episode, turn))
+        for place, turn in enumerate(failed, 1):
+            yield _text(f"{number}-failed-{place}", _failed(episode, turn))
     accepted = _accepted(step)
     for place, turn in enumerate(accepted, 1):
         rest = [after.code for after in accepted[place:]]
@@ -195,7 +195,9 @@ def _ends(episode: Episode) -> Iterator[str]:
 def _end(episode: Episode) -> Iterator[Cell]:
     form = episode.task.answer
     if form is not None:
-        yield _text("answer", ["## Answer", plain(form.told, 1_000), "*Your answer here*"])
+        yield _text(
+            "answer", ["## Answer", plain(form.told, 1_000), _form(form), "*Your answer here*"]
+        )
     if checks := answer_checks(episode):
         yield _code("answer-checks", cell_of(checks).rstrip())
     if not episode.task.tests:
@@ -206,6 +208,19 @@ def _end(episode: Episode) -> Iterator[Cell]:
     else:
         shown = fence(episode.task.tests, episode.kernel.language, lines=400)
         yield _text("tests", ["The tests:", shown])
+
+
+def _form(form: AnswerForm) -> str:
+    """Say what an answer consists of."""
+    match form.kind:
+        case "fields":
+            return f"Fields: {', '.join(span(name) for name in form.fields)}."
+        case "files":
+            return f"Files: {', '.join(span(path) for path in form.files)}."
+        case "value":
+            return f"It is the value of {span(form.variable)}."
+        case _:
+            return ""
 
 
 def _tests(episode: Episode) -> str | None:

@@ -39,7 +39,7 @@ def test_steps_keep_goals_and_checks_and_the_answer_its_form() -> None:
     assert found["step-1-work-1"] == "# Your code here\nfares = ..."
     assert found["step-2-checks"] == "# mean is between 0 and 10\nassert 0 <= mean <= 10"
     assert found["step-3-work-1"] == "# Your code here"
-    assert found["answer"].endswith("*Your answer here*")
+    assert found["answer"].endswith("Fields: `mean`.\n\n*Your answer here*")
     assert found["answer-checks"] == "assert mean == 4"
 
 
@@ -79,6 +79,13 @@ def test_a_failed_attempt_that_says_what_was_accepted_later_is_left_out(
     same = replace(first, extraction=Extraction("found", f"# why\n{second.code}"))
     found = cells(replace(repaired, turns=(same, second)), attempts=True)
     assert "step-1-failed-1" not in found
+
+
+def test_attempts_of_one_number_have_cells_of_their_own(repaired: Episode) -> None:
+    """An infrastructure error counts as no attempt, so the next one has its number."""
+    first = repaired.turns[0]
+    found = cells(replace(repaired, turns=(first, replace(first, number=2))), attempts=True)
+    assert [name for name in found if "failed" in name] == ["step-1-failed-1", "step-1-failed-2"]
 
 
 def test_functions_and_classes_keep_what_they_promise() -> None:
@@ -175,6 +182,10 @@ def test_a_value_that_is_the_answer_gets_a_name(repaired: Episode) -> None:
     task = Task("Count.", answer=AnswerForm("value"))
     found = cells(replace(repaired, task=task, turns=(turn,)))
     assert found["step-1-work-1"] == "# Your code here\nanswer = ..."
+    assert "It is the value of `answer`." in found["answer"]
+    files = AnswerForm("files", files=("a.csv", "b.csv"))
+    found = cells(replace(repaired, task=replace(task, answer=files), turns=(turn,)))
+    assert "Files: `a.csv`, `b.csv`." in found["answer"]
 
 
 def test_awkward_text_gives_a_valid_notebook(tmp_path: Path, repaired: Episode) -> None:

@@ -80,14 +80,15 @@ def _scenes(story: Story) -> Iterator[Markup]:
 
 def _scene(scene: Scene) -> Iterator[Markup]:
     yield Markup("<div><strong>{}</strong></div>").format(one_line(scene.title))
-    for text, lines in ((scene.said, OUTPUT), (scene.code, CODE)):
-        if text:
-            yield _pre(text, lines)
+    if scene.said:
+        yield from (Markup("<div>The model wrote:</div>"), _pre(scene.said, OUTPUT))
+    if scene.code:
+        yield from (Markup("<div>Code:</div>"), _pre(scene.code, CODE))
     if scene.plan is not None:
         yield Markup("<div>{}</div>").format(one_line(scene.plan_told, 1_000))
     result = scene.turn.result
     if scene.ran and result is not None and result.text.strip():
-        yield _pre(result.text, OUTPUT)
+        yield from (Markup("<div>Output:</div>"), _pre(result.text, OUTPUT))
     if scene.trouble:
         yield Markup("<div>{}</div>").format(one_line(scene.trouble, 1_000))
 

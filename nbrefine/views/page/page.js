@@ -45,8 +45,7 @@
     revealed.add(scene);
     update();
     scene.querySelector("h3").focus({ preventScroll: true });
-    const left = scenes.length - revealed.size;
-    say(`${title(scene)}. ${left ? `Still hidden: ${left}.` : "All outcomes are shown."}`);
+    say(`${title(scene)}. ${scenes.every(open) ? "All outcomes are shown." : "More follows."}`);
   }
 
   function hide(on) {

@@ -293,7 +293,7 @@ class Turning:
                 turn = replace(turn, extraction=edited)
         subtasks = (now.subtask,) if now.subtask is not None else ()
         done = await self._attempt(turn, subtasks, here.point)
-        turn = await self._ran(turn, done)
+        turn = await self._ran(turn, done, subtasks)
         if turn.accepted:
             self._on_changed(turn)
         here = replace(
@@ -340,12 +340,17 @@ class Turning:
     def _told(self, turn: Turn, done: Attempt) -> Turn:
         return ran(turn, done, stale_in(turn, done, self._episode.turns))
 
-    async def _ran(self, turn: Turn, done: Attempt) -> Turn:
+    async def _ran(self, turn: Turn, done: Attempt, subtasks: tuple[Subtask, ...] = ()) -> Turn:
         turn = self._told(turn, done)
         if not turn.accepted:
             return turn
-        artifacts = await self._folder.artifacts(turn.files)
-        return replace(turn, artifacts=(*artifacts, *await self._asked_for(turn, artifacts)))
+        found = await self._folder.artifacts(turn.files)
+        found = (*found, *await self._asked_for(turn, found))
+        # Its checks saw these written, be it with the bytes of before or by another path.
+        known = {each.path for each in (*self._episode.artifacts, *found)}
+        checks = [each for subtask in subtasks for each in subtask.postconditions]
+        seen = [path for path in written.written_by(checks) if path not in known]
+        return replace(turn, artifacts=(*found, *await self._folder.there(seen)))
 
     async def _asked_for(self, turn: Turn, listed: Sequence[Artifact]) -> tuple[Artifact, ...]:
         """Give the files asked for that a cell wrote, and that are not among those listed."""

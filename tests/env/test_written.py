@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ WRITES = "open('totals.csv', 'w').write('old')"
 def kernel(session: Kernel, folder: Path) -> Kernel:
     assert session.run("%reset -sf").result().ok
     for path in folder.iterdir():
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     (folder / "totals.csv").write_text("old")
     return session
 
@@ -81,6 +82,47 @@ def test_what_an_earlier_cell_wrote_is_written_also_for_later_steps_and_after_a_
         state, _ = env.reset(options={"episode": earlier})
         state = env.step(state, cell("x = 1")).next_state
     assert newest(state).accepted
+    assert state.hidden.episode.solved
+
+
+AS_IT_WAS = """\
+import os
+before = os.stat("totals.csv")
+open("totals.csv", "w").write("old")
+os.utime("totals.csv", ns=(before.st_atime_ns, before.st_mtime_ns))
+"""
+
+
+@pytest.mark.parametrize("isolation", ["fork", "none"])
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("totals.csv", AS_IT_WAS),
+        ("link/old.csv", "open('link/old.csv', 'w').write('new')"),
+        ("link/new.csv", "open('link/new.csv', 'w').write('new')"),
+    ],
+)
+def test_what_a_check_saw_written_is_written_for_later_steps_however_that_was_done(
+    kernel: Kernel, path: str, source: str, isolation: IsolationPolicy
+) -> None:
+    folder = kernel.core.lineage.folder
+    assert folder is not None
+    (folder / "sub").mkdir(exist_ok=True)
+    (folder / "sub/new.csv").unlink(missing_ok=True)
+    (folder / "sub/old.csv").write_text("old")
+    (folder / "link").symlink_to("sub")
+    check = file_written(path)
+    steps = tuple(Subtask(goal, postconditions=(check,)) for goal in ("Write", "Look"))
+    with MultiStepEnvironment(
+        Task("Write", subtasks=steps), kernel=kernel, isolation=isolation
+    ) as env:
+        state, _ = env.reset(seed=0)
+        state = env.step(state, cell(source)).next_state
+        assert newest(state).accepted
+        assert path in {each.path for each in newest(state).artifacts}
+        state = env.step(state, cell("x = 1")).next_state
+    assert newest(state).accepted
+    assert newest(state).artifacts == ()
     assert state.hidden.episode.solved
 
 

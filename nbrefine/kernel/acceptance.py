@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbrefine.errors import KernelError
 from nbrefine.kernel.messages.execution import Ticket
 from nbrefine.kernel.state.changes import differences
 from nbrefine.kernel.state.digest import digest
@@ -40,7 +41,8 @@ async def commit(
 ) -> Commit:
     """Run a cell in a kernel and compare its state with that of the branch that tried it.
 
-    A cell that fails here is a value too: what it had changed before stays changed.
+    A cell that fails here is a value too: what it had changed before stays changed.  Where the
+    kernel cannot tell afterwards what it holds, that is a difference.
 
     Parameters
     ----------
@@ -57,4 +59,7 @@ async def commit(
     result = await core.run(source, timeout=timeout, on_output=on_output, ticket=ticket or Ticket())
     if result.death is not None:
         return Commit(result)
-    return Commit(result, differences(wanted, await digest(core)))
+    try:
+        return Commit(result, differences(wanted, await digest(core)))
+    except KernelError as error:  # the cell has run all the same, and must not be forgotten
+        return Commit(result, (f"what it holds now could not be read: {error.message}",))

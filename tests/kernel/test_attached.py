@@ -313,6 +313,26 @@ def test_a_commit_that_fails_is_a_value(kernel: Kernel) -> None:
     assert "done is missing" in committed.differences
 
 
+def test_a_commit_whose_kernel_cannot_tell_what_it_holds_has_run_all_the_same(
+    kernel: Kernel,
+) -> None:
+    process = kernel.run("import os, sys; ran = 0; os.getpid()").result().text.strip()
+    source = f"""\
+ran += 1
+if os.getpid() == {process}:
+    helpers = next(m for n, m in sys.modules.items() if n.startswith("_nbrefine_"))
+    call, helpers.link.call = helpers.link.call, None
+"""
+    with kernel.branch() as trial:
+        trial.run(source).result()
+        committed = kernel.commit(trial, source).result()
+    assert kernel.run("helpers.link.call = call; ran").result().text == "1\n"
+    assert committed.result.ok
+    assert not committed.same
+    (told,) = committed.differences
+    assert "what it holds now could not be read: A call into the kernel failed" in told
+
+
 def test_a_branch_ends_with_the_kernel_that_its_owner_ends(
     kernel: Kernel, stock: KernelManager, until: Callable[..., None]
 ) -> None:

@@ -306,7 +306,7 @@ def _union(look: Look, walk: Walk, value: Any) -> Parts:
 
 def _reduced(look: Look, walk: Walk, value: Any) -> Parts:
     """Tell of a value of a class written in C by what it would be made anew from."""
-    made = value.__reduce_ex__(2)
+    made = value.__reduce_ex__(4)  # below that, a time loses its fold
     return (type(value).__name__,), list(made[1:]), False
 
 

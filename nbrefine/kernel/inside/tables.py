@@ -25,16 +25,22 @@ def _array(walk: Walk, value: Any) -> Parts:
     plain = numpy.ndarray.view(value, numpy.ndarray)
     parts = [Content(_items(walk, plain))]
     if _is_masked(value):
-        parts += [value._mask, value._fill_value]
+        parts += [value._mask, value._fill_value, bool(value._hardmask)]
     elif type(value) is not numpy.ndarray:
         own = object.__getattribute__(value, "__dict__")
         parts += [*own, *own.values()]
-    # Two views of one array see each other's changes, as two names of one list do.
+    # Two views of one array see each other's changes, as two names of one list do, where they
+    # have items in common.
     shared = None
     if owner is not value:
         walk.mark(owner)
-        shared = walk.place(owner)
-    return ("array", type(value).__name__, shared, value.shape), parts, True
+        shared = walk.place(owner), _address(plain) - _address(owner), value.strides
+    kind = (type(value).__name__, value.flags.writeable)
+    return ("array", *kind, shared, value.shape), parts, True
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _is_masked(value: Any) -> bool:
@@ -143,7 +149,9 @@ def _index(walk: Walk, value: Any) -> Parts:
     if kind == "MultiIndex":
         codes = [Content(_items(walk, part)) for part in value._codes]
         return (kind, len(value)), [*value._levels, *codes, *value._names], False
-    return (kind, len(value)), [Content(_column(walk, value._data)), value._name], False
+    freq = getattr(value, "_freq", None)  # which its data had before pandas 3.1
+    freq = None if freq is None else freq.freqstr
+    return (kind, len(value)), [Content(_column(walk, value._data)), value._name, freq], False
 
 
 def _column(walk: Walk, array: Any) -> Parts:
@@ -218,6 +226,7 @@ def _polars_column(walk: Walk, series: Any) -> Parts:
     length = len(series)
     head = ("column", str(series.dtype), length)
     numeric = series.dtype.is_integer() or series.dtype.is_float()
+    numeric = numeric and not str(series.dtype).endswith("128")  # numpy has none of that size
     if numeric and not series.null_count():
         size = series.estimated_size()
         walk.buffer(length, size, lambda start, stop: _bytes(series[start:stop].to_numpy()))
@@ -226,7 +235,8 @@ def _polars_column(walk: Walk, series: Any) -> Parts:
 
 
 def _arrow_table(walk: Walk, value: Any) -> Parts:
-    columns = [Content(_chunked(walk, column)) for column in value.columns]
+    columns: list[Any] = [Content(_chunked(walk, column)) for column in value.columns]
+    columns.append(value.schema.metadata)
     return ("arrow", value.num_rows, *value.schema.names), columns, False
 
 

@@ -57,6 +57,20 @@ while not sys.stdout._buffers:  # a thread of ipykernel's reads it
     assert result.text == "from a program\n"
 
 
+def test_the_child_of_a_cell_that_forked_takes_no_requests(
+    direct: Kernel, until: Callable[..., None], is_running: Callable[[int], bool]
+) -> None:
+    child = int(
+        direct.run("import os\nparent, child = os.getpid(), os.fork()\nchild").result().text
+    )
+    assert child
+    for n in range(20):
+        assert (
+            direct.run(f"os.getpid() == parent, {n}", timeout=20).result().text == f"(True, {n})\n"
+        )
+    until(lambda: not is_running(child))
+
+
 def test_errors_and_cells_that_await(direct: Kernel) -> None:
     failed = direct.run("def f():\n    return 1 / 0\nf()").result()
     assert failed.error is not None

@@ -202,11 +202,16 @@ class _Inlet:
         self, connection: socket.socket, kernel: Any, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._connection, self._kernel, self._loop = connection, kernel, loop
+        self._process = os.getpid()
         self._assembler = Assembler()
         self._tasks: set[asyncio.Task[None]] = set()
         loop.add_reader(connection.fileno(), self._read)
 
     def _read(self) -> None:
+        if os.getpid() != self._process:
+            # A cell has forked and its child has come back from it: what it reads here would be
+            # lost, and what it waits by belongs to its parent too.
+            os._exit(0)
         packet = self._connection.recv(PACKET)
         if not packet:  # nobody is there to whom this is of use
             os.killpg(os.getpgrp(), signal.SIGKILL)

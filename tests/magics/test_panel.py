@@ -41,6 +41,7 @@ def working(front: Client) -> Iterator[Client]:
         widgets=True,
     )
     front.listen("Attempt 3 of 5, asking the model")
+    front.listen("got 2; expected 3")
     yield front
     front.press("Stop now")
     front.listen()

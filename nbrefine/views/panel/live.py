@@ -16,6 +16,7 @@ from nbrefine.driver import EpisodeRun
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import visible
 from nbrefine.values import Episode
+from nbrefine.views.panel.pace import Pace
 from nbrefine.views.panel.status import sentence, spending
 from nbrefine.views.panel.told import told
 from nbrefine.views.player.panels import TABS, Panels
@@ -65,6 +66,7 @@ class Panel:
         self._context = contextvars.copy_context()
         self._seen: Episode | None = None
         self._panels: Panels | None = None
+        self._pace = Pace()
         self._drawn: tuple[Panels, int] | None = None
         self._follows = True
         self._asked = ""
@@ -122,12 +124,13 @@ class Panel:
 
     def _refresh(self) -> None:
         episode = self._run.episode
-        if episode is not None and episode is not self._seen:
+        if episode is not None and episode is not self._seen and self._pace.due:
             self._seen = episode
-            self._take(story(episode))
+            with self._pace.drawing():
+                self._take(story(episode))
+                self._draw()
         self._set(self._spent, _paragraph(spending(self._budget)))
         self._set(self._reply, _reply(self._run.activity.reply_text))
-        self._draw()
 
     def _headline(self) -> str:
         title = self._seen.task.prompt.strip().partition("\n")[0] if self._seen else ""

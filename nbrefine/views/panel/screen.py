@@ -14,6 +14,7 @@ from uuid import uuid4
 from nbrefine.budget import Budget
 from nbrefine.driver import EpisodeRun
 from nbrefine.values import Episode
+from nbrefine.views.panel.pace import Pace
 from nbrefine.views.panel.told import told
 
 PANEL = "NBREFINE_PANEL"
@@ -103,13 +104,17 @@ class Text:
         self._live = live
         self._seen: Episode | None = None
         self._shown: dict[str, str] = {}
+        self._pace = Pace()
         self._id = ""
 
     def show(self) -> None:
         episode = self._run.episode
-        if self._live and episode is not None and episode is not self._seen:
+        if episode is None or episode is self._seen:
+            return
+        if self._live and self._pace.due:
             self._seen = episode
-            self._put(episode)
+            with self._pace.drawing():
+                self._put(episode)
 
     def end(self) -> None:
         if (episode := self._run.episode) is not None:

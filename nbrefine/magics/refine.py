@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import re
 import signal
 import threading
@@ -45,8 +46,13 @@ class Refinement(Magics):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._shell = shell
-        self.work: Work | None = None
-        """The newest one."""
+        self._work: Work | None = None
+        self._process_id = os.getpid()
+
+    @property
+    def work(self) -> Work | None:
+        """The newest one; None in a branch, where it is the origin's."""
+        return self._work if self._process_id == os.getpid() else None
 
     @cell_magic
     def refine(self, line: str, cell: str) -> None:
@@ -90,7 +96,7 @@ class Refinement(Magics):
 
         interrupted = False
         async with working(request, self._shell) as work:
-            self.work = work
+            self._work, self._process_id = work, os.getpid()
             try:
                 interrupted = await _followed(work)
             finally:

@@ -84,6 +84,15 @@ def test_what_goes_wrong_in_it_is_shown_and_ends_nothing(front: Client) -> None:
     assert front.run("episode.solved") == "True"
 
 
+def test_another_client_ends_the_work(front: Client) -> None:
+    front.run(WAITING)
+    front.begin("%%refine --here --model slowly --tests 'assert 0'\nx", widgets=True)
+    front.listen("Attempt 3 of 5, asking the model")
+    front.begin_aside("get_ipython().run_line_magic('refine_stop', '')")
+    front.listen()
+    assert "stopped by a person" in front.shown["text/plain"]
+
+
 def test_no_panel_is_shown_where_nobody_wants_one(front: Client) -> None:
     front.opened.clear()
     front.run("one = ['```python\\nvalue = 1\\n```']")

@@ -144,6 +144,26 @@ def test_random_numbers_of_this_kernel_are_not_seeded_unasked(kernel: Kernel, fo
     assert value(kernel, "random.random() == first") == "True"
 
 
+def test_pictures_of_what_was_accepted_are_shown(kernel: Kernel, folder: Path) -> None:
+    run(
+        kernel,
+        "draws = ['```python\\n%matplotlib inline\\nimport matplotlib.pyplot as plt\\n"
+        "_ = plt.plot([1, 2])\\nplt.show()\\n```']",
+    )
+    done = run(kernel, "%%refine --here --model draws\nDraw.")
+    told, picture = (each for each in done.outputs if isinstance(each, Display))
+    assert sorted(told.data) == ["text/html", "text/plain"]
+    assert sorted(picture.data) == ["image/png", "text/plain"]
+
+
+def test_a_branch_asks_an_agent_of_its_own(kernel: Kernel, folder: Path) -> None:
+    """As in a cell that is tried: what the origin works on is none of its business."""
+    run(kernel, "nested = ['```python\\ninner = 1\\n```']")
+    tried = run(kernel, "%%try\n%%refine --here --model nested\nBind inner.")
+    assert "Solved after 1 turn" in tried.text
+    assert value(kernel, "'inner' in dir()") == "False"
+
+
 def test_steps_end_with_an_answer(kernel: Kernel, folder: Path) -> None:
     run(kernel, "rows = [1, 2]")
     run(kernel, """work = ['```python\\nprint("ANSWER:", sum(rows))\\n```']""")

@@ -17,6 +17,7 @@ from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import visible
 from nbrefine.values import Episode
 from nbrefine.views.panel.pace import Pace
+from nbrefine.views.panel.pictures import show_pictures
 from nbrefine.views.panel.status import sentence, spending
 from nbrefine.views.panel.told import told
 from nbrefine.views.player.panels import TABS, Panels
@@ -192,6 +193,7 @@ class Panel:
             self._put({"text/plain": "Nothing has begun."}, update=True)
         else:
             self._put(told(episode, record=self._record, name=self._name), update=True)
+            show_pictures(episode)
         close(self._box)
 
     def _put(self, bundle: dict[str, Any], *, update: bool = False) -> None:

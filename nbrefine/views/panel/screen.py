@@ -15,6 +15,7 @@ from nbrefine.budget import Budget
 from nbrefine.driver import EpisodeRun
 from nbrefine.values import Episode
 from nbrefine.views.panel.pace import Pace
+from nbrefine.views.panel.pictures import show_pictures
 from nbrefine.views.panel.told import told
 
 PANEL = "NBREFINE_PANEL"
@@ -119,6 +120,7 @@ class Text:
     def end(self) -> None:
         if (episode := self._run.episode) is not None:
             self._put(episode)
+            show_pictures(episode)
 
     def _put(self, episode: Episode) -> None:
         from IPython.display import display

@@ -156,6 +156,15 @@ def test_outcomes_are_revealed_by_mouse_and_shown_again(open_offline: Open, rich
     expect(page.locator("#result")).to_be_visible()
 
 
+def test_the_bar_lies_over_nothing_that_is_gone_to(open_offline: Open, rich: Episode) -> None:
+    page = open_offline(rich, viewport={"width": 380, "height": 700})
+    page.get_by_role("button", name="Hide outcomes").click()
+    bar, head = (page.locator(each).bounding_box() for each in ("#bar", "#s01-a01 h3"))
+    assert bar is not None
+    assert head is not None
+    assert bar["y"] + bar["height"] <= head["y"] < 350
+
+
 def test_what_a_plan_became_is_hidden_until_its_steps_are_seen(open_offline: Open) -> None:
     page = open_offline(gave_up())
     page.get_by_role("button", name="Hide outcomes").click()

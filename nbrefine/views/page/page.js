@@ -12,7 +12,12 @@
   const title = (scene) => scene.querySelector("h3").innerText.replace(/\s+/g, " ").trim();
   const open = (scene) => !hiding || revealed.has(scene);
   const shown = () => scenes.filter((scene) => !scene.hidden);
-  const say = (words) => { status.textContent = words; };
+
+  // The bar grows with its words, and must not lie over the scene that is gone to.
+  function say(words) {
+    status.textContent = words;
+    document.documentElement.style.scrollPaddingTop = `${button("bar").offsetHeight + 24}px`;
+  }
 
   // What is to be guessed, and all that would tell it: the scenes behind it, the contents, the end.
   function update() {
@@ -52,9 +57,8 @@
     hiding = on;
     revealed.clear();
     update();
-    if (on) go(0);
-    const at = here && on ? ` 1: ${title(here)}` : "";
-    say(on ? `Outcomes are hidden; Enter or Space reveals one.${at}` : "Outcomes are shown.");
+    if (on) go(0, "Outcomes are hidden; Enter or Space reveals one. ");
+    else say("Outcomes are shown.");
   }
 
   // Where a reader is: at the scene that has the focus, or was gone to and is still in view.
@@ -70,13 +74,14 @@
     return seen[below].getBoundingClientRect().top > middle ? below - 1 : below;
   }
 
-  function go(place) {
+  function go(place, first = "") {
     const seen = shown();
     here = seen[Math.max(0, Math.min(place, seen.length - 1))];
     if (!here) return;
+    const all = hiding ? "" : ` of ${scenes.length}`;
+    say(`${first}${scenes.indexOf(here) + 1}${all}: ${title(here)}`);
     here.querySelector("h3").focus({ preventScroll: true });
     here.scrollIntoView();
-    say(`${scenes.indexOf(here) + 1}${hiding ? "" : ` of ${scenes.length}`}: ${title(here)}`);
   }
 
   function pressed(event) {

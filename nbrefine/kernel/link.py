@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import platform
+import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from importlib import resources
@@ -75,7 +76,10 @@ class Link:
         self._channels: Channels | Direct
         direct = process.direct if isinstance(process, ForkedKernel) else None
         if direct is not None:
-            self._channels = Direct(direct, self._deliver)
+            # From here on its reader alone closes it: one that is closed while the loop reads it
+            # leaves the next socket of its number unread.
+            own = socket.socket(fileno=direct.detach())
+            self._channels = Direct(own, self._deliver)
             self._heard = True
         else:
             self._channels = Channels(connection, self._deliver, reconnect=10 if process else 100)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -69,6 +72,35 @@ def test_the_child_of_a_cell_that_forked_takes_no_requests(
             direct.run(f"os.getpid() == parent, {n}", timeout=20).result().text == f"(True, {n})\n"
         )
     until(lambda: not is_running(child))
+
+
+def test_one_whose_end_is_not_seen_leaves_no_later_one_unheard(
+    origin: Kernel, tmp_path: Path
+) -> None:
+    """As where what a cell has forked, or handed on, holds the kernel's end still."""
+    give = f"""
+import os, socket
+with socket.socket(socket.AF_UNIX) as way:
+    way.connect({str(tmp_path / "way")!r})
+    links = {{int(n): os.readlink(f"/proc/self/fd/{{n}}") for n in os.listdir("/proc/self/fd")
+             if os.path.lexists(f"/proc/self/fd/{{n}}")}}
+    mine = [n for n, to in links.items() if to.startswith("socket:") and n != way.fileno()]
+    socket.send_fds(way, [b"!"], mine)
+"""
+    with ExitStack() as held:  # all the time, so that later ones get the numbers of the first
+        way = held.enter_context(socket.socket(socket.AF_UNIX))
+        way.bind(str(tmp_path / "way"))
+        way.listen()
+        with branched(origin) as first:
+            assert first.run(give).result().ok
+            taker = held.enter_context(way.accept()[0])
+            taken = socket.recv_fds(taker, 1, 100)[1]
+            assert taken
+            for number in taken:
+                held.callback(os.close, number)
+        for _ in range(4):
+            later = held.enter_context(branched(origin))
+            assert later.run("len(state)", timeout=20).result().text == "3\n"
 
 
 def test_errors_and_cells_that_await(direct: Kernel) -> None:

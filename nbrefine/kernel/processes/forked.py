@@ -66,7 +66,7 @@ class ForkedKernel(Lifetime):
         self._nursery = nursery
         self._forked: Forked | None = None
         self.direct: socket.socket | None = None
-        """Our end of its only connection, where it has no sockets; the reader's."""
+        """Our end of its only connection, where it has no sockets, until a reader takes it."""
         self._watch: asyncio.Task[None] | None = None
         self._released = False
         keeper.acquire()

@@ -5,6 +5,7 @@ They are known by what they hold, and never by a name that somebody else's file 
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,8 @@ GOAL = 64_000
 """Bytes of a file that may give the goal."""
 
 _RECORD = re.compile(rb'"schema": ?"nbrefine\.episode/')
-"""Stands unescaped in the metadata of an episode's notebook, and within no text of a notebook."""
+"""Stands unescaped in the metadata of an episode's notebook, and in no text of a notebook, but
+perhaps in JSON that one shows."""
 
 
 def is_own(path: Path, goal: str) -> bool:
@@ -55,7 +57,7 @@ def _goal_in(path: Path, _changed: int, _size: int) -> str:
     try:
         text = path.read_text("utf-8") if path.is_file() else ""
         given = yaml.safe_load(text) if _ASKS.search(text) else None
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+    except Exception:  # noqa: BLE001 - of what is no YAML, PyYAML raises what comes
         return ""
     said = given.get("goal") if isinstance(given, dict) else None
     return said.strip() if isinstance(said, str) else ""
@@ -75,6 +77,9 @@ def _is_record(path: Path) -> bool:
 @lru_cache(maxsize=512)  # a folder is listed at each turn
 def _holds_episode(path: Path, _changed: int, _size: int) -> bool:
     try:
-        return path.is_file() and _RECORD.search(path.read_bytes()) is not None
-    except OSError:
+        text = path.read_bytes() if path.is_file() else b""
+        # Reading all of it takes long, and is needed for what may show a record as data only.
+        found = json.loads(text)["metadata"]["nbrefine"] if _RECORD.search(text) else {}
+        return "schema" in found
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False

@@ -46,12 +46,20 @@ def test_records_of_episodes_are_not_listed_wherever_they_lie(tmp_path: Path) ->
             "shows.ipynb",  # a notebook that prints a record
             json.dumps({"cells": [{"source": ['{"schema": "nbrefine.episode/1"}']}]}),
         ),
+        (
+            "draws.ipynb",  # one that shows a record as a tree
+            json.dumps({"outputs": {"application/json": {"schema": "nbrefine.episode/1"}}}),
+        ),
+        ("half.ipynb", '{"metadata": {"nbrefine": {"schema": "nbrefine.episode/1"}'),
         ("broken.ipynb", "no JSON"),
         ("orders.jsonl", '{"a": 1}\n'),
         ("other.yaml", "goal: Count the birds\n"),
         ("plain.yaml", "goal:\n  - 3\n"),
         ("broken.yaml", "goal: [\n"),
         ("empty.yml", "goal: ''\n"),
+        ("truth.yaml", "goal: x\nmore: !!bool perhaps\n"),
+        ("number.yaml", "goal: x\nmore: !!int ''\n"),
+        ("time.yaml", "goal: x\nmore: !!timestamp soon\n"),
     ],
 )
 def test_a_file_of_somebody_else_s_is_listed(tmp_path: Path, name: str, text: str) -> None:

@@ -80,6 +80,6 @@ def _holds_episode(path: Path, _changed: int, _size: int) -> bool:
         text = path.read_bytes() if path.is_file() else b""
         # Reading all of it takes long, and is needed for what may show a record as data only.
         found = json.loads(text)["metadata"]["nbrefine"] if _RECORD.search(text) else {}
-        return "schema" in found
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
+    return isinstance(found, dict) and "schema" in found

@@ -63,18 +63,6 @@ def file_written(path: str, *, at_least: int = 1) -> Postcondition:
     return Postcondition(f"assert {size} >= {at_least}, {short}", told, writes=name)
 
 
-def unlike(path: str, stamp: int, message: str) -> str:
-    """Give a line of tests that asks whether a file is another one than it was.
-
-    Parameters
-    ----------
-    stamp: when it was put there, as `st_ctime_ns` gives it, which no program can set as it likes.
-    message: what is told where it is the same.
-    """
-    now = f'__import__("os").stat({_text(path)}).st_ctime_ns'
-    return f"assert {now} != {stamp}, {_text(message)}\n"
-
-
 def frame(
     name: str,
     *,

@@ -33,7 +33,7 @@ class Judged:
     """Why not, fit to be fed back."""
     tests: TestReport | None = None
     """What the checks said; None where there are none, or they were not reached."""
-    misshapen: bool = False
+    off_form: bool = False
     """Whether it is not in the form that is asked for."""
 
 
@@ -97,20 +97,20 @@ class Answering:
         read = reading.get(form.kind)
         found = await read() if read is not None else _in_words(said, form, number)
         if isinstance(found, str):
-            return Judged(None, found, misshapen=True)
+            return Judged(None, found, off_form=True)
         if told := await asyncio.to_thread(problem, found.text, form):
-            return Judged(None, told, misshapen=True)
-        report = await self.checked(episode.task, form, point)
-        if report is not None and any(turn.files is not None for turn in episode.accepted):
-            there = await written.lying_there(self._folder, form.postconditions, episode)
-            report = written.with_unwritten(report, there)
+            return Judged(None, told, off_form=True)
+        report = await self.checked(episode, form, point)
         if report is not None and not report.solved:
             return Judged(None, "It does not pass all checks.", report)
         return Judged(found, tests=report)
 
-    async def checked(self, task: Task, form: AnswerForm | None, point: Point) -> TestReport | None:
+    async def checked(
+        self, episode: Episode, form: AnswerForm | None, point: Point
+    ) -> TestReport | None:
         """Run what must hold at the end in a branch; None where nothing is asked."""
-        parts = [tests_of(form.postconditions)] if form and form.postconditions else []
+        task, checks = episode.task, form.postconditions if form is not None else ()
+        parts = [tests_of(checks)] if checks else []
         source = "\n".join([*parts, *([task.tests] if task.tests.strip() else [])])
         if not source:
             return None
@@ -118,7 +118,9 @@ class Answering:
         self._on_tests(True)
         try:
             async with self._session.looking(point, testing=True) as kernel:
-                return await tested(kernel, asked, self._limit)
+                stamps = await written.lying_there(kernel, self._folder, checks, episode)
+                report = await tested(kernel, asked, self._limit)
+                return written.with_unwritten(report, stamps)
         finally:
             self._on_tests(False)
 
@@ -146,11 +148,10 @@ class Answering:
     ) -> Answer | str:
         paths = normal(form.files)
         there = {each.path: each for each in await self._folder.there(paths)}
-        written = {each.path for each in episode.artifacts}
-        ran = episode.accepted
-        if ran and all(turn.files is None for turn in ran):
-            written |= there.keys()  # nobody could look
-        wrong = [told for path in paths if (told := _missing(path, there, written))]
+        left = {each.path for each in episode.artifacts}
+        if written.unwatched(episode):
+            left |= there.keys()
+        wrong = [told for path in paths if (told := _missing(path, there, left))]
         if wrong:
             return f"{'; '.join(wrong)}."
         text = said.strip() or ", ".join(paths)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from nbrefine.bindings import StateChange
 from nbrefine.env.folder import FolderWatch
 from nbrefine.env.points import Acceptance, Place, Point
 from nbrefine.env.session import Session
+from nbrefine.env.written import asking
 from nbrefine.errors import KernelError
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
@@ -42,7 +43,11 @@ class Attempt:
     files: FileChanges | None = None
     onward: Snapshot | None = None
     """What the namespace holds there, if the attempt is rejected; None where nobody knows."""
+    stamps: Mapping[str, int] = field(default_factory=dict)
+    """What the session told of files before the cell: see `attempt`'s `lying`."""
 
+
+T = TypeVar("T")
 
 Found = tuple[TestReport, str, Snapshot | None, FileChanges | None]
 
@@ -61,10 +66,12 @@ async def attempt(
     on_changed: Callable[[Attempt], object],
     tentative: bool = False,
     tests_if: Callable[[CellResult, str], bool] | None = None,
+    lying: Callable[[Kernel], Awaitable[Mapping[str, int]]] | None = None,
 ) -> Attempt:
     """Run a cell from a point of the session, test it, and keep it or throw it away.
 
-    What has begun to become the session does so also where it is stopped meanwhile.
+    What has begun to become the session does so also where it is stopped meanwhile, and of a cell
+    that is stopped in the session itself it is told how far it came.
 
     Parameters
     ----------
@@ -76,15 +83,25 @@ async def attempt(
         branch cannot replace.
     tentative: whether it waits in its branch until the session settles on it.
     tests_if: tells of a cell that failed, and the tests, whether they run all the same.
+    lying: asked before the cell, where it runs, for files that are there and since when; the tests
+        ask then whether they are other ones.
     """
     place = await session.begin(point)
     kept = False
     try:
+        stamps = await lying(place.kernel) if lying is not None else {}
+        task = replace(task, tests=task.tests + asking(stamps))
         watch = await FolderWatch.begin(place.kernel)
-        result = await place.kernel.run(source, timeout=timeout)
-        done = Attempt(result, isolation=place.isolation, reason=place.reason, point=point)
+        running = place.kernel.run(source, timeout=timeout)
+        if place.isolation == "fork":
+            result, stopped = await running, None
+        else:
+            result, stopped = await _outlasted(asyncio.ensure_future(running), running.stop)
+        done = Attempt(result, place.isolation, place.reason, point, stamps=stamps)
         if place.isolation != "fork":
             on_changed(done)
+        if stopped is not None:
+            raise stopped
         judge = partial(_judge, session, place, watch, task, limit=test_timeout, on_tests=on_tests)
         runs = result.ok or (tests_if is not None and tests_if(result, task.tests))
         done, apart = await _tried(place, watch, done, task, judge if runs else None)
@@ -151,7 +168,7 @@ async def _tried(
 
 async def _through(
     session: Session,
-    accepting: asyncio.Task[Acceptance],
+    accepting: asyncio.Future[Acceptance],
     settle: Callable[[Acceptance], Attempt],
     on_changed: Callable[[Attempt], object] | None,
 ) -> Attempt:
@@ -159,20 +176,35 @@ async def _through(
 
     A session that has become another one, and what is recorded of it, belong together.
     """
-    stopped: asyncio.CancelledError | None = None
-    while not accepting.done():
-        try:
-            await asyncio.wait({accepting})
-        except asyncio.CancelledError as error:
-            stopped = error
-            if session.committing is not None:
-                session.committing.stop()
-    done = settle(accepting.result())
+    acceptance, stopped = await _outlasted(accepting, session.interrupt_commit)
+    done = settle(acceptance)
     if on_changed is not None:
         on_changed(done)
     if stopped is not None:
         raise stopped
     return done
+
+
+async def _outlasted(
+    work: asyncio.Future[T], stop: Callable[[], object]
+) -> tuple[T, asyncio.CancelledError | None]:
+    """Wait until something has come to its end, whoever wants to stop that.
+
+    Gives its value, and how that was wanted; where there is no value, that alone is raised.
+    """
+    stopped: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError as error:
+            stopped = error
+            stop()
+    try:
+        return work.result(), stopped
+    except Exception as trouble:
+        if stopped is not None:
+            raise stopped from trouble
+        raise
 
 
 def _settled(done: Attempt, acceptance: Acceptance, *, task: Task) -> Attempt:

@@ -21,7 +21,7 @@ def dies_of(result: CellResult, tests: str) -> bool:
     return not _asserted(result.source).isdisjoint(_asserted(tests))
 
 
-def judged(report: TestReport | None, result: CellResult) -> TestReport | None:
+def narrowed(report: TestReport | None, result: CellResult) -> TestReport | None:
     """Leave in a report on a cell that died of an assert what is told of that, and nothing else.
 
     What the cell would have done after it was not done, so that other tests tell nothing.

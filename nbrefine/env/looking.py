@@ -12,7 +12,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
@@ -143,19 +142,16 @@ class Folder:
         """
         return await asyncio.to_thread(self._touched, paths, since)
 
-    async def stamps(self, paths: Collection[str]) -> dict[str, int]:
-        """Give when those of some files that are there were put there, in nanoseconds."""
-        return await asyncio.to_thread(self._stamps, paths)
-
-    def _stamps(self, paths: Collection[str]) -> dict[str, int]:
+    async def reals(self, paths: Collection[str]) -> set[str]:
+        """Give where some paths of the folder lead."""
         if self._path is None:
-            return {}
-        found = {}
-        for path in paths:
-            with suppress(OSError, ValueError):
-                if self._holds(_real(self._path / path)):
-                    found[path] = (self._path / path).stat().st_ctime_ns
-        return found
+            return set()
+        folder = self._path
+        return await asyncio.to_thread(lambda: {str(_real(folder / path)) for path in paths})
+
+    def holds(self, real: str) -> bool:
+        """Tell whether a path that leads through no link is one of the folder."""
+        return self._holds(Path(real))
 
     def _touched(self, paths: Collection[str], since: float) -> tuple[Artifact, ...]:
         if self._path is None:

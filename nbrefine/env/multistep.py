@@ -323,7 +323,7 @@ class MultiStepEnvironment(LiveEnvironment):
         if task.answer is not None or at.tested is at.point:
             return at
         answering = self._answering(self._session, self._folder(task))
-        report = await answering.checked(task, None, at.point)
+        report = await answering.checked(episode, None, at.point)
         if report is not None and not report.solved:
             missed = f"{report.passed}/{report.total} tests of the whole task pass."
             episode = noted(episode, missed, told_tests(report))

@@ -77,8 +77,7 @@ class Session:
         """What the session began with that no cell can make again, or ""."""
         self.undo: Undo | None = None
         """What keeps the files that accepted attempts change."""
-        self.committing: Run[Commit] | None = None
-        """The accepted cell that runs, or ran last, in a kernel that a branch cannot replace."""
+        self._committing: Run[Commit] | None = None
         self._points: weakref.WeakSet[Point] = weakref.WeakSet()
         self._lock = asyncio.Lock()
         self._parting: set[asyncio.Task[None]] = set()
@@ -458,8 +457,11 @@ class Session:
         if not self._is_at(point):
             raise KernelError(_NO_WAY_BACK, hint="Go on from its last state")
         self._intact = False
-        self.committing = self.kernel.commit(place.kernel, new.accepted[-1], timeout=timeout)
-        committed = await self.committing
+        self._committing = self.kernel.commit(place.kernel, new.accepted[-1], timeout=timeout)
+        try:
+            committed = await self._committing
+        finally:
+            self._committing = None
         await place.kernel.aclose()
         if not committed.result.ok:
             note = "its cell had run without an error in a branch, and then failed in the kernel"
@@ -469,6 +471,11 @@ class Session:
         new.seen = None if tested or note else seen
         self.here, self._intact = new, True
         return Acceptance(new, note=note)
+
+    def interrupt_commit(self) -> None:
+        """Interrupt an accepted cell that runs in a kernel that a branch cannot replace."""
+        if self._committing is not None:
+            self._committing.stop()
 
     def reject(self, place: Place) -> None:
         """Throw an attempt away."""

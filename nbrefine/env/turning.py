@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -240,7 +240,7 @@ class Turning:
             signals=SignalBundle((Signal("answer", RewardType.OUTCOME, 1.0 if accepted else 0.0),)),
         )
         form = self._episode.task.answer
-        like = reminder(form) if form is not None and judged.misshapen else ""
+        like = reminder(form) if form is not None and judged.off_form else ""
         turn = self._fed_back(turn, "\n".join(filter(None, (_refusal(judged), like))), move)
         return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged, self._episode))
 
@@ -322,20 +322,29 @@ class Turning:
         kept: Callable[[Turn], Turn] = lambda turn: turn,
     ) -> Attempt:
         """Run a turn's cell; `kept` gives the turn as it stands where that changes the session."""
+
+        def changed(done: Attempt) -> None:
+            self._on_changed(kept(self._told(turn, _as_told(done))))
+
         checks = [each for subtask in subtasks for each in subtask.postconditions]
-        there = await written.lying_there(self._folder, checks, self._episode)
         done = await attempt(
             self._session,
             point,
             turn.code,
-            Task(self._episode.task.prompt, tests=tests_of(checks) + written.asking(there)),
+            Task(self._episode.task.prompt, tests=tests_of(checks)),
             timeout=self._timeout,
             test_timeout=self._test_timeout,
             on_tests=self._on_tests,
-            on_changed=lambda done: self._on_changed(kept(self._told(turn, _judged(done, there)))),
+            on_changed=changed,
             tests_if=copied.dies_of,
+            lying=partial(
+                written.lying_there,
+                folder=self._folder,
+                conditions=checks,
+                episode=self._episode,
+            ),
         )
-        return _judged(done, there)
+        return _as_told(done)
 
     def _told(self, turn: Turn, done: Attempt) -> Turn:
         return ran(turn, done, stale_in(turn, done, self._episode.turns))
@@ -404,10 +413,10 @@ TOLD = 2_000
 """Characters that a model is told of what it wrote and cannot be carried out, which it cites."""
 
 
-def _judged(done: Attempt, there: Mapping[str, int]) -> Attempt:
+def _as_told(done: Attempt) -> Attempt:
     """Tell of an attempt's checks as the model is told of them."""
-    report = written.judged(done.tests, there)
-    return replace(done, tests=copied.judged(report, done.result))
+    report = written.reported(done.tests, done.stamps)
+    return replace(done, tests=copied.narrowed(report, done.result))
 
 
 def _kept(best: Turn, turn: Turn) -> Turn:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from nbrefine.env.looking import Folder
-from nbrefine.postconditions import unlike
+from nbrefine.kernel import Kernel
+from nbrefine.kernel.helper import ask
 from nbrefine.values import CaseResult, Episode, Postcondition, TestReport
 
 
@@ -28,20 +30,60 @@ def asked_of(episode: Episode) -> tuple[str, ...]:
     return written_by((*asked, *(form.postconditions if form is not None else ())))
 
 
+def unwatched(episode: Episode) -> bool:
+    """Tell whether cells became the session, and nobody could look at what they wrote."""
+    return bool(episode.accepted) and all(turn.files is None for turn in episode.accepted)
+
+
 async def lying_there(
-    folder: Folder, conditions: Iterable[Postcondition], episode: Episode
+    kernel: Kernel, folder: Folder, conditions: Iterable[Postcondition], episode: Episode
 ) -> dict[str, int]:
-    """Give those files that are there although no accepted cell wrote them, and since when."""
-    known = {each.path for each in episode.artifacts}
-    return await folder.stamps([path for path in written_by(conditions) if path not in known])
+    """Give those files that are there although no accepted cell wrote them, and since when.
+
+    They are looked for where the checks do so: in the kernel, in the folder that is its own by
+    now, and where links lead.
+    """
+    seen = written_by(_held(episode))
+    paths = [path for path in written_by(conditions) if path not in seen]
+    if not paths or unwatched(episode) or kernel.info.language != "python":
+        return {}
+    found: dict[str, tuple[int, str]] = await ask(kernel.core, "folder", "stamps", paths)
+    reals = await folder.reals([each.path for each in episode.artifacts])
+    begun = _begun(episode)
+    return {
+        path: stamp
+        for path, (stamp, real) in found.items()
+        # What lies elsewhere is not watched, and its time is all that is known of it.
+        if real not in reals and (folder.holds(real) or stamp < begun)
+    }
+
+
+def _held(episode: Episode) -> list[Postcondition]:
+    """Give the checks of steps that accepted cells have passed."""
+    subtasks = episode.plan.subtasks if episode.plan is not None else ()
+    passed = [turn for turn in episode.accepted if turn.tests is not None and turn.tests.solved]
+    steps = [turn.step for turn in passed if turn.step <= len(subtasks)]
+    return [each for step in steps for each in subtasks[step - 1].postconditions]
+
+
+def _begun(episode: Episode) -> float:
+    """Give when the first turn began, in nanoseconds since the epoch."""
+    first = next((turn.started for turn in episode.turns if turn.started), "")
+    return datetime.fromisoformat(first).timestamp() * 1e9 if first else float("inf")
 
 
 def asking(stamps: Mapping[str, int]) -> str:
-    """Give tests that ask of files whether they are other ones than they were."""
-    return "".join(unlike(path, stamp, _before(path)) for path, stamp in stamps.items())
+    """Give tests that ask of files whether they are other ones than they were.
+
+    No program can set `st_ctime` as it likes.
+    """
+    return "".join(
+        f'assert __import__("os").stat({path!a}).st_ctime_ns != {stamp}, {_before(path)!a}\n'
+        for path, stamp in stamps.items()
+    )
 
 
-def judged(report: TestReport | None, stamps: Mapping[str, int]) -> TestReport | None:
+def reported(report: TestReport | None, stamps: Mapping[str, int]) -> TestReport | None:
     """Tell what such tests said in words, and nothing where all is well."""
     if report is None or not stamps:
         return report

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from nbrefine.env import MultiStepEnvironment
-from nbrefine.env.copied import dies_of, judged
+from nbrefine.env.copied import dies_of, narrowed
 from nbrefine.kernel import Kernel
 from nbrefine.outputs import CellResult, Failure
 from nbrefine.postconditions import file_written, holds
@@ -18,12 +17,6 @@ from nbrefine.values import CaseResult, Episode, Subtask, Task, TestReport, Turn
 CHECKS = (holds("len(rows) == 4"), holds("assert sum(rows) > 0"), file_written("out.txt"))
 TASK = Task("Make rows", subtasks=(Subtask("Make rows", postconditions=CHECKS),))
 HINT = "Leave that assert out of your code: it is checked after the code has run."
-
-
-@pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    with Kernel.start(cwd=tmp_path_factory.mktemp("work")) as started:
-        yield started
 
 
 def tried(kernel: Kernel, code: str) -> Turn:
@@ -80,4 +73,4 @@ def test_an_assert_may_be_a_part_of_a_check() -> None:
     assert not dies_of(replace(result, source="assert len(df) == 3"), tests)
     assert not dies_of(replace(result, error=Failure("ValueError", "")), tests)
     failed = CaseResult("test_1", "failed", tests.removeprefix("assert ").strip(), got="3")
-    assert judged(TestReport((failed,)), result) == TestReport((failed,))
+    assert narrowed(TestReport((failed,)), result) == TestReport((failed,))

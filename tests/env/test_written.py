@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import os
-import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nbrefine.env import MultiStepEnvironment
 from nbrefine.env.session import IsolationPolicy
-from nbrefine.env.written import asking, judged
+from nbrefine.env.written import asking, reported
 from nbrefine.kernel import Kernel
 from nbrefine.notebook import load, save
 from nbrefine.postconditions import cell_of, file_written, holds
 from nbrefine.state import Action
 from nbrefine.values import AnswerForm, CaseResult, Reply, Subtask, Task, TestReport
-from tests.multistep import cell, newest
+from tests.multistep import cell, driven, episode_of, newest
 
 STALE = "totals.csv was there before and has not been written"
 WRITES = "open('totals.csv', 'w').write('old')"
 
 
-@pytest.fixture
-def kernel(session: Kernel, folder: Path) -> Kernel:
-    assert session.run("%reset -sf").result().ok
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    (folder / "totals.csv").write_text("old")
-    return session
+@pytest.fixture(autouse=True)
+def stale(kernel: Kernel, folder: Path) -> Path:
+    file = folder / "totals.csv"
+    file.write_text("old")
+    return file
 
 
 TASK = Task("Write", subtasks=(Subtask("Write", postconditions=(file_written("totals.csv"),)),))
@@ -131,6 +129,7 @@ def test_the_checks_of_an_answer_ask_for_it_too(kernel: Kernel) -> None:
     with MultiStepEnvironment(Task("Write", answer=form), kernel=kernel) as env:
         state, _ = env.reset(seed=0)
         state = env.step(state, cell("print('ANSWER: 3')")).next_state
+        assert newest(state).accepted
         assert state.hidden.episode.answer is None
         assert STALE in newest(state).feedback
         state = env.step(state, cell(WRITES)).next_state
@@ -138,15 +137,86 @@ def test_the_checks_of_an_answer_ask_for_it_too(kernel: Kernel) -> None:
     assert state.hidden.episode.solved
 
 
-def test_a_file_outside_of_the_folder_is_not_watched(kernel: Kernel, tmp_path: Path) -> None:
-    folder = kernel.core.lineage.folder
-    assert folder is not None
+def test_an_answer_before_any_cell_is_asked_for_it_too(kernel: Kernel) -> None:
+    form = AnswerForm(postconditions=(file_written("totals.csv"),))
+    with MultiStepEnvironment(Task("Write", answer=form), kernel=kernel) as env:
+        state, _ = env.reset(seed=0)
+        state = env.step(state, Action.from_reply(Reply("ANSWER: 3"))).next_state
+    assert state.hidden.episode.answer is None
+    assert STALE in newest(state).feedback
+
+
+def test_what_the_setup_writes_whenever_the_session_is_rebuilt_is_written_by_no_cell(
+    tmp_path: Path,
+) -> None:
+    task = replace(TASK, setup=WRITES)
+    with MultiStepEnvironment(task, cwd=tmp_path, isolation="rebuild") as env:
+        state = driven(env, "print(1)", "print(2)")
+        assert [turn.accepted for turn in episode_of(state).turns] == [False, False]
+        assert STALE in newest(state).feedback
+        state = env.step(state, cell(WRITES)).next_state
+    assert newest(state).accepted
+
+
+ANY = Subtask("Go")
+
+
+@pytest.mark.parametrize("isolation", ["fork", "none"])
+def test_a_file_is_looked_for_where_the_session_is_by_now(
+    kernel: Kernel, folder: Path, isolation: IsolationPolicy
+) -> None:
+    (folder / "totals.csv").unlink()
+    (folder / "sub").mkdir()
+    (folder / "sub/totals.csv").write_text("old")
+    task = replace(TASK, subtasks=(ANY, *TASK.subtasks, *TASK.subtasks))
+    try:
+        with MultiStepEnvironment(task, kernel=kernel, isolation=isolation) as env:
+            state = driven(env, "import os\nos.chdir('sub')", "print('done')")
+            assert [turn.accepted for turn in episode_of(state).turns] == [True, False]
+            assert STALE in newest(state).feedback
+            state = env.step(state, cell(WRITES)).next_state
+            assert newest(state).accepted
+            state = env.step(state, cell("x = 1")).next_state
+        assert newest(state).accepted
+    finally:
+        assert kernel.run(f"os.chdir({str(folder)!r})").result().ok
+
+
+@pytest.mark.parametrize("isolation", ["fork", "none"])
+@pytest.mark.parametrize("path", ["link/totals.csv", "totals.csv"])
+def test_what_an_unchecked_cell_wrote_by_another_path_is_written(
+    kernel: Kernel, folder: Path, path: str, isolation: IsolationPolicy
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to("sub")
+    (folder / "totals.csv").unlink()
+    moves = "import os\nos.chdir('sub')\n" if path == "totals.csv" else ""
+    write = f"open({path!r}, 'w').write('new')"
+    last = Subtask("Look", postconditions=(file_written(path),))
+    try:
+        with MultiStepEnvironment(
+            Task("Write", subtasks=(ANY, last)), kernel=kernel, isolation=isolation
+        ) as env:
+            state = driven(env, f"{moves}{write}", "x = 1")
+        assert [turn.accepted for turn in episode_of(state).turns] == [True, True]
+    finally:
+        assert kernel.run(f"import os\nos.chdir({str(folder)!r})").result().ok
+
+
+@pytest.mark.parametrize("first", ["print('done')", WRITES])
+def test_a_file_that_a_link_has_outside_of_the_folder_is_asked_for_as_any_other(
+    kernel: Kernel, folder: Path, tmp_path: Path, first: str
+) -> None:
     (folder / "totals.csv").unlink()
     (tmp_path / "far.csv").write_text("old")
     (folder / "totals.csv").symlink_to(tmp_path / "far.csv")
-    with MultiStepEnvironment(TASK, kernel=kernel) as env:
-        state, _ = env.reset(seed=0)
-        state = env.step(state, cell(WRITES)).next_state
+    task = replace(TASK, subtasks=(ANY, *TASK.subtasks))
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        state = driven(env, first, "x = 1")
+        assert newest(state).accepted == (first == WRITES)  # which has done so in the first step
+        if not newest(state).accepted:
+            assert STALE in newest(state).feedback
+            state = env.step(state, cell(WRITES)).next_state
     assert newest(state).accepted
 
 
@@ -158,10 +228,10 @@ def test_what_could_not_be_asked_is_told_only_where_nothing_else_is_amiss() -> N
     stamps = {"a.csv": 1}
     good, lost = CaseResult("test_1", "passed"), CaseResult("test_2", "error", "os.stat")
     bad = CaseResult("test_1", "failed")
-    assert judged(TestReport((good, lost)), stamps) == TestReport((good, lost))
-    assert judged(TestReport((bad, lost)), stamps) == TestReport((bad,))
-    assert judged(TestReport((good, good)), stamps) == TestReport((good,))
-    assert judged(None, stamps) is None
+    assert reported(TestReport((good, lost)), stamps) == TestReport((good, lost))
+    assert reported(TestReport((bad, lost)), stamps) == TestReport((bad,))
+    assert reported(TestReport((good, good)), stamps) == TestReport((good,))
+    assert reported(None, stamps) is None
 
 
 def test_what_is_asked_holds_for_another_file_only(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,3 +18,12 @@ def remove(emit: Emit, folder: str, paths: list[str]) -> None:
                 target.rmdir()
             else:
                 target.unlink()
+
+
+def stamps(emit: Emit, paths: list[str]) -> dict[str, tuple[int, str]]:
+    """Give when those of some files that are there were put there, in ns, and where they are."""
+    found = {}
+    for path in paths:
+        with suppress(OSError, ValueError):
+            found[path] = (Path(path).stat().st_ctime_ns, os.path.realpath(path))
+    return found

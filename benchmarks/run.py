@@ -26,6 +26,7 @@ import flood
 import fork_server
 import grading
 import import_cost
+import live_panel
 import long_episode
 import page
 import per_cell
@@ -50,6 +51,7 @@ BENCHMARKS = (
     flood,
     long_episode,
     page,
+    live_panel,
     player,
     grading,
 )

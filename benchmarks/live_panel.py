@@ -1,6 +1,6 @@
 """What the live panel costs: an episode of many short attempts, with the panel and without.
 
-python benchmarks/panel.py
+python benchmarks/live_panel.py
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def data_files(data: str | Path | Iterable[str | Path], folder: Path) -> tuple[s
     """
     files = [Path(file) for file in ((data,) if isinstance(data, str | Path) else data)]
     for file in files:
-        if not file.exists():
+        if not os.path.exists(file):  # noqa: PTH110 - false for what no path can be
             raise UsageError(f"There is no data file {file}", hint="Check the path")
         if (name := str(file)) != clean_text(name):
             raise UsageError(f"The name of the data file {name!r} is no UTF-8", hint="Rename it")
@@ -43,12 +43,17 @@ def in_words(told: str, what: str) -> str:
     """
     name = told.strip()
     one_word = len(name.split()) == 1 and Path(name).suffix.lower() in DATA_SUFFIXES
-    if one_word or (len(name) < 256 and "\n" not in name and Path(name).is_file()):
+    if one_word or names_file(name):
         raise UsageError(
             f"{name} is the name of a file, and no {what}",
             hint="Say in words what is wanted, and give the file beside it: --data, or data=",
         )
     return told
+
+
+def names_file(text: str) -> bool:
+    """Tell whether a text is the path of a file, and not what no path can be."""
+    return os.path.isfile(text)  # noqa: PTH113 - pathlib raises for a text that is too long
 
 
 def within(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:

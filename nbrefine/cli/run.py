@@ -16,7 +16,7 @@ import typer
 from nbrefine.cli import options
 from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, summary
 from nbrefine.errors import NbrefineError
-from nbrefine.inputs import in_words
+from nbrefine.inputs import in_words, names_file
 
 if TYPE_CHECKING:
     from nbrefine._portal import Run
@@ -121,7 +121,7 @@ def _configure(
         if path is not None:
             given[key] = read_text(path, what=f"{key} file")
     # Words that end so are a file only where there is one of that name.
-    if task.endswith((".yaml", ".yml")) and (len(task.split()) == 1 or Path(task).exists()):
+    if task.endswith((".yaml", ".yml")) and (len(task.split()) == 1 or names_file(task)):
         return RunConfig.load(Path(task), options=given)
     return RunConfig.from_options({**given, "task": in_words(task, "task")})
 

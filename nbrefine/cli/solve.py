@@ -16,7 +16,7 @@ from nbrefine.cli import options
 from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, summary
 from nbrefine.cli.run import free_name, stopping_on_signals
 from nbrefine.errors import NbrefineError, UsageError
-from nbrefine.inputs import in_words
+from nbrefine.inputs import in_words, names_file
 
 if TYPE_CHECKING:
     from nbrefine.config.solving import SolveConfig
@@ -330,7 +330,7 @@ def _configured(goal: str, given: Mapping[str, Any], earlier: Earlier) -> SolveC
     if not goal:
         raise UsageError("There is no goal", hint="Say what to reach, or give --resume")
     # Words that end so are a file only where there is one of that name.
-    if goal.endswith((".yaml", ".yml")) and (len(goal.split()) == 1 or Path(goal).exists()):
+    if goal.endswith((".yaml", ".yml")) and (len(goal.split()) == 1 or names_file(goal)):
         return SolveConfig.load(Path(goal), options=given)
     return SolveConfig.from_options({**given, "goal": in_words(goal, "goal")})
 

@@ -10,6 +10,8 @@ import json
 import subprocess
 import sys
 
+from nbrefine.errors import ExecutorError
+
 SECONDS = 5.0
 """How long a match may take, the start of the process included."""
 
@@ -27,7 +29,7 @@ def matches(pattern: str, text: str, *, seconds: float = SECONDS) -> bool | None
 
     Raises
     ------
-    OSError: no process can be started, or the pattern is none.
+    ExecutorError: no process can be started, it fails, or the pattern is none.
     """
     asked = json.dumps([pattern, text]).encode()
     command = [sys.executable, "-I", "-S", "-c", _MATCH]
@@ -37,6 +39,11 @@ def matches(pattern: str, text: str, *, seconds: float = SECONDS) -> bool | None
         )
     except subprocess.TimeoutExpired:
         return None
+    except OSError as error:
+        raise ExecutorError(
+            f"The process that matches patterns cannot be started: {error.strerror or error}"
+        ) from error
     if ended.returncode not in (3, 4):
-        raise OSError(f"The process that matches patterns failed: {ended.stderr.decode()[-300:]}")
+        told = ended.stderr.decode(errors="replace").strip()[-300:]
+        raise ExecutorError(f"The process that matches patterns failed: {told}")
     return ended.returncode == 3

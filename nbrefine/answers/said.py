@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from nbrefine.answers.asked import Asked, plain
 from nbrefine.answers.fields import fields_of
-from nbrefine.answers.matching import matches
+from nbrefine.answers.matching import SECONDS, matches
+from nbrefine.errors import InvalidTaskError
 from nbrefine.source import fenced, parse
 from nbrefine.values import AnswerForm
 
@@ -85,21 +86,27 @@ def problem(text: str, form: AnswerForm) -> str:
     Parameters
     ----------
     text: the answer in words, see `Answer.text`.
+
+    Raises
+    ------
+    InvalidTaskError: it takes too long to tell whether the pattern matches.
+    ExecutorError: the process that matches it fails.
     """
     if form.kind == "fields":
         told = _fields_problem(fields_of(text), form)
     else:
         told = "" if text.strip() or form.kind == "files" else "The answer is blank."
-    if not told and form.pattern:
-        told = _PATTERN[matches(form.pattern, text.strip())].format(form.pattern)
-    return told
+    return told or (_pattern_problem(text.strip(), form.pattern) if form.pattern else "")
 
 
-_PATTERN = {
-    True: "",
-    False: "The answer does not match the pattern {}",
-    None: "It takes too long to tell whether the answer matches the pattern {}",
-}
+def _pattern_problem(text: str, pattern: str) -> str:
+    matched = matches(pattern, text)
+    if matched is None:
+        raise InvalidTaskError(
+            f"The pattern {pattern} takes over {SECONDS:g} s on an answer",
+            hint="Write one that does not try the same signs in many ways, or use checks",
+        )
+    return "" if matched else f"The answer does not match the pattern {pattern}"
 
 
 def spoken(text: str, form: AnswerForm) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 
 from nbrefine import briefing
 from nbrefine.briefing import Seen, brief, turn_feedback
-from nbrefine.briefing.amending import amended, instructions
+from nbrefine.briefing.amending import amended, instructions, unamended
 from nbrefine.outputs import CellResult, Failure, Stream
 from nbrefine.planning import Progress, StepLimits, planned, progress
 from nbrefine.stopping import StopRule
@@ -128,26 +128,39 @@ def test_the_form_of_the_answer_waits_for_the_last_step() -> None:
 
 
 def test_what_was_asked_for_since_is_said_in_the_place_of_the_step_before_its_attempts() -> None:
-    goal = amended(amended("Say the sums.", 2, "Take the mean."), 3, "Round it.")
-    assert instructions(goal, 1) == []
-    assert instructions(goal, 2) == ["Take the mean."]
-    assert instructions(goal, 3) == ["Take the mean.", "Round it."]
-    assert instructions(amended("x", 2, "a\n\nb"), 2) == ["a\n\nb"]
+    goal = amended(amended(Task("Say the sums."), 2, "Take the mean.\n"), 3, "Round it.")
+    assert (
+        goal.prompt
+        == "Say the sums.\n\nFrom step 2 on: Take the mean.\n\nFrom step 3 on: Round it."
+    )
     plans = (Plan((Subtask("Read."), Subtask("Sum up.")), "task"),)
     done = turn(1, code="a = 1", accepted=True, verdict="solved")
     failed = turn(2, 2, code="b", verdict="failed", feedback="NameError: b")
-    text = told(done, failed, plans=plans, task=replace(GOAL, prompt=goal))
+    text = told(done, failed, plans=plans, task=goal)
     said = (
         "Do step 2 now, but in another way than planned: Take the mean.\n"
         "The step was planned as: Sum up."
     )
     assert said in text
     assert text.index(said) < text.index("NameError: b")
-    assert "another way" not in told(plans=plans, task=replace(GOAL, prompt=goal))
-    plans = (Plan((Subtask("Read."), Subtask("Take the mean.")), "task"),)
-    assert "another way" not in told(done, plans=plans, task=replace(GOAL, prompt=goal))
-    alone = told(done, task=replace(GOAL, prompt=goal))
+    assert "another way" not in told(plans=plans, task=goal)
+    for after in ("Take the mean.", "Sort.\nThen take it."):  # planned with that in mind
+        made = (*plans, Plan((Subtask("Read."), Subtask(after)), "model", since=2))
+        assert "another way" not in told(done, plans=made[1:], task=goal)
+    alone = told(done, task=goal)
     assert "Do now, in another way than before: Take the mean." in alone
+
+
+def test_instructions_hold_from_their_step_on_and_are_no_matter_of_how_a_goal_is_worded() -> None:
+    plain = Task("Load.\n\nFrom step 2 on: be careful.", metadata={"id": 7})
+    assert instructions(plain, 2) == []
+    task = amended(amended(plain, 2, "a\n\nFrom step 1 on: b"), 3, "c")
+    assert instructions(task, 1) == []
+    assert instructions(task, 2) == ["a\n\nFrom step 1 on: b"]
+    assert instructions(task, 3) == ["a\n\nFrom step 1 on: b", "c"]
+    assert unamended(task) == plain.prompt
+    assert task.metadata["id"] == 7
+    assert instructions(Task("x", metadata={"amended": "yes"}), 2) == []
 
 
 def test_the_last_step_of_another_plan_is_the_last_one() -> None:

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
+from dataclasses import replace
 
-_AMENDED = re.compile(
-    r"^From step (\d+) on: (.+?)(?=\n\nFrom step \d+ on: |\Z)", re.MULTILINE | re.DOTALL
-)
+from nbrefine.values import Task
 
-
-def amended(prompt: str, step: int, instruction: str) -> str:
-    """Give a goal with what is wanted otherwise from a step on."""
-    return f"{prompt}\n\nFrom step {step} on: {instruction}"
+AMENDED = "amended"
+"""Key of a task's metadata: `[step, instruction]` for each change of its goal, in order."""
 
 
-def instructions(prompt: str, step: int) -> list[str]:
+def amended(task: Task, step: int, instruction: str) -> Task:
+    """Give a task with what is wanted otherwise from a step on, in its goal and as data."""
+    instruction = instruction.strip()
+    changes = [*map(list, _changes(task)), [step, instruction]]
+    prompt = f"{task.prompt}{_told(step, instruction)}"
+    return replace(task, prompt=prompt, metadata={**task.metadata, AMENDED: changes})
+
+
+def _told(step: int, instruction: str) -> str:
+    return f"\n\nFrom step {step} on: {instruction}"
+
+
+def _changes(task: Task) -> Iterator[tuple[int, str]]:
+    """Give the changes of a goal; what somebody else keeps under that key is none."""
+    found = task.metadata.get(AMENDED)
+    for each in found if isinstance(found, list) else []:
+        match each:
+            case [int(step), str(instruction)]:
+                yield step, instruction
+
+
+def unamended(task: Task) -> str:
+    """Give a goal as it was before it was changed."""
+    goal = task.prompt
+    for step, instruction in reversed([*_changes(task)]):
+        goal = goal.removesuffix(_told(step, instruction))
+    return goal
+
+
+def instructions(task: Task, step: int) -> list[str]:
     """Give what was added to a goal that holds at a step, the newest last."""
-    return [said.strip() for since, said in _AMENDED.findall(prompt) if int(since) <= step]
+    return [instruction for since, instruction in _changes(task) if since <= step]

@@ -14,6 +14,7 @@ from nbrefine.answers import described
 from nbrefine.briefing.amending import instructions
 from nbrefine.briefing.past import earlier, newest, shortened
 from nbrefine.planning import Progress
+from nbrefine.planning.plans import standing
 from nbrefine.postconditions import told_of
 from nbrefine.prompts import SYSTEM, fence_output, in_language, told_entry, told_task
 from nbrefine.source import fenced
@@ -107,7 +108,7 @@ def brief(
     """
     system = CALLS if tools else PLANS if wants == "plan" else SYSTEM
     before = [*_goal(task, language), _plan(plans, now)]
-    after = [*_seen(seen), _aim(task, plans, now, wants)]
+    after = [*_seen(seen), _aim(task, plans, turns, now, wants)]
     request = _request(
         task,
         plans,
@@ -170,7 +171,13 @@ def _seen(seen: Seen) -> list[str]:
     return parts
 
 
-def _aim(task: Task, plans: Sequence[Plan], now: Progress, wants: Literal["act", "plan"]) -> str:
+def _aim(
+    task: Task,
+    plans: Sequence[Plan],
+    turns: Sequence[Turn],
+    now: Progress,
+    wants: Literal["act", "plan"],
+) -> str:
     """Say what is to be done now."""
     if wants == "plan":
         if not plans:
@@ -178,22 +185,27 @@ def _aim(task: Task, plans: Sequence[Plan], now: Progress, wants: Literal["act",
         failed = f"{now.exhausted}, and is not done.\n" if now.exhausted else ""
         return f"{failed}Make a new plan for what is left of the goal."
     if now.subtask is not None:
-        return "\n".join([_step(task, now.step, now.subtask.goal), *_checks(now.subtask)])
+        since = instructions(task, now.step) if now.step in standing(plans, turns).own else []
+        return "\n".join([_step(now.step, now.subtask.goal, since), *_checks(now.subtask)])
     if now.finished and plans:
         return "All steps are done." + (" Now answer." if task.answer else "")
-    told = instructions(task.prompt, now.step)
+    told = instructions(task, now.step)
     return f"Do now, in another way than before: {' '.join(told)}" if told and not plans else ""
 
 
-def _step(task: Task, step: int, goal: str) -> str:
+def _step(step: int, goal: str, since: Sequence[str]) -> str:
     """Say what a step is, and first what was asked for since: a small model does what stands there.
 
     Told in the goal, or behind the step, it did the step as it was planned.
+
+    Parameters
+    ----------
+    since: what was asked for since a step of the task's own was planned; one of a model's plan is
+        planned with that in mind.
     """
-    told = [each for each in instructions(task.prompt, step) if each != goal]
-    if not told:
+    if not since:
         return f"Do step {step} now: {goal}"
-    return AMENDED.format(step=step, instruction="\n".join(told), goal=goal)
+    return AMENDED.format(step=step, instruction="\n".join(since), goal=goal)
 
 
 def _checks(subtask: Subtask) -> list[str]:

@@ -89,7 +89,8 @@ class Folder:
     path: None where it is not known.
     data: paths of data files, relative to it or absolute.
     ignore: paths relative to it that are neither shown nor read, such as the record.
-    goal: what is asked for; a file that gives it is not listed, nor are records of episodes.
+    goal: what is asked for; a file that gives it is not shown, nor are records of episodes, which
+        hold hidden tests, unless they are data of the task.
     """
 
     def __init__(
@@ -200,11 +201,11 @@ class Folder:
     def _read(self, name: str, start: int) -> Seen:
         path, name = self._allowed(name), _in_a_line(name)
         if path is None:
-            told = "Only the working folder and the data files of the task can be read"
-            return Seen(f"{told}, and {name} is outside of them", "", False)
+            told = "Only data in the working folder and the data files of the task can be read"
+            return Seen(f"{told}, and {name} is outside of that", "", False)
         try:
             if path.is_dir():
-                shown = (each.name for each in path.iterdir() if not self._hides(_real(each)))
+                shown = (each.name for each in path.iterdir() if self._shows(_real(each)))
                 inside = sorted(_in_a_line(name) for name in islice(shown, 200))
                 return Seen(f"{name} is a folder", "\n".join(inside))
             if not path.is_file():
@@ -219,10 +220,14 @@ class Folder:
             return None
         folder = self._path or Path.cwd()
         real = _real(folder / name)
-        if self._hides(real):
-            return None
-        data = {_real(folder / each) for each in self._data}
-        return real if self._holds(real) or real in data else None
+        return real if self._shows(real) and (self._holds(real) or self._given(real)) else None
+
+    def _shows(self, real: Path) -> bool:
+        """Tell whether a path is neither hidden nor about the work, if it is no data."""
+        return not self._hides(real) and (self._given(real) or not is_own(real, self._goal))
+
+    def _given(self, real: Path) -> bool:
+        return any(real == _real((self._path or Path.cwd()) / each) for each in self._data)
 
     def _hides(self, real: Path) -> bool:
         """Tell whether a path is ignored or lies below one that is."""

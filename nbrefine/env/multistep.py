@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from nbrefine._version import __version__
 from nbrefine.briefing import Seen, brief
+from nbrefine.briefing.amending import unamended
 from nbrefine.env.answering import Answering
 from nbrefine.env.approval import Approve
 from nbrefine.env.base import checked_index
@@ -234,7 +235,7 @@ class MultiStepEnvironment(LiveEnvironment):
         assert self._session is not None
         known = self._session.kernel.core.lineage.folder
         path = known or (Path(self._cwd) if self._cwd is not None else None)
-        return Folder(path, data=task.files, ignore=self._ignore, goal=task.prompt)
+        return Folder(path, data=task.files, ignore=self._ignore, goal=unamended(task))
 
     async def _step(self, state: State, action: Action) -> StepResult:
         hidden: MultiStepHidden = state.hidden

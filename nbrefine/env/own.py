@@ -29,7 +29,7 @@ def is_own(path: Path, goal: str) -> bool:
 
     Parameters
     ----------
-    goal: what is asked for now.
+    goal: what is asked for, as it was before more was asked for from a step on.
     """
     if path.name.endswith(JOURNAL):
         return True
@@ -41,13 +41,13 @@ def is_own(path: Path, goal: str) -> bool:
 
 
 def _gives(path: Path, goal: str) -> bool:
-    """Tell whether a YAML file has the goal, or what it was before more was asked for."""
+    """Tell whether a YAML file has the goal."""
     try:
         facts = path.stat()
     except OSError:
         return False
     said = _goal_in(path, facts.st_mtime_ns, facts.st_size) if facts.st_size <= GOAL else ""
-    return bool(said) and said in goal
+    return bool(said) and said == goal.strip()
 
 
 @lru_cache(maxsize=512)

@@ -186,14 +186,12 @@ def _up_to(episode: Episode, step: int, instruction: str) -> Episode:
         raise UsageError(f"The episode has no step {step}", hint=f"Choose one: {told}")
     count = next(at for at, turn in enumerate(episode.turns) if turn.step >= step)
     turns = episode.turns[:count]
-    prompt = episode.task.prompt
-    if instruction:
-        prompt = amended(prompt, step, instruction)
+    instruction = instruction.strip()
     return replace(
         episode,
         id=uuid4().hex,
         created=utc_now(),
-        task=replace(episode.task, prompt=prompt),
+        task=amended(episode.task, step, instruction) if instruction else episode.task,
         turns=turns,
         plans=_plans(episode, turns, instruction),
         answer=None,

@@ -70,9 +70,35 @@ def test_a_file_of_somebody_else_s_is_listed(tmp_path: Path, name: str, text: st
 
 
 def test_the_file_that_gives_the_goal_is_not_listed(tmp_path: Path) -> None:
-    (tmp_path / "goal.yaml").write_text("goal: |\n  Sum up the orders.\ndata: orders.csv\n")
+    (tmp_path / "goal.yaml").write_text(
+        "goal: |\n  Sum up the orders.\n  By region.\ndata: x.csv\n"
+    )
     assert listed(tmp_path) == []
     assert listed(tmp_path, goal="Another") == ["goal.yaml"]
+
+
+def test_a_file_whose_goal_is_a_part_of_what_is_asked_for_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("goal: orders\n")
+    assert listed(tmp_path) == ["config.yaml"]
+
+
+def test_what_is_about_the_work_is_not_read_by_any_name_of_it(tmp_path: Path) -> None:
+    task = Task("Sum up", hidden_tests="assert total == 4711")
+    recorder = Recorder(tmp_path / "old.ipynb")
+    recorder.begin(Episode(task))
+    (tmp_path / "old.files").mkdir()
+    (tmp_path / "old.files" / "s01-output.txt").write_text("long")
+    (tmp_path / "goal.yaml").write_text(f"goal: {json.dumps(GOAL)}\ntests: assert total == 4711\n")
+    (tmp_path / "way.txt").symlink_to("old.ipynb")
+    folder = Folder(tmp_path, goal=GOAL)
+    journal = paths_of(tmp_path / "old.ipynb")[1].name
+    for name in ("old.ipynb", "way.txt", journal, "old.files/s01-output.txt", "goal.yaml"):
+        seen = asyncio.run(folder.read(name))
+        assert (seen.found, seen.text) == (False, ""), name
+    assert asyncio.run(folder.read(".")).text == "old.files"
+    as_data = Folder(tmp_path, data=["old.ipynb"], goal=GOAL)
+    assert "nbrefine.episode/1" in asyncio.run(as_data.read("old.ipynb", 61)).text
+    recorder.close()
 
 
 def test_a_file_that_has_gone_is_nobody_s(tmp_path: Path) -> None:

@@ -215,6 +215,8 @@ def test_another_instruction_begins_a_new_episode_at_a_step(
     assert episode.turns[0] == nbrefine.load(record).turns[0]
     assert episode.id != nbrefine.load(record).id
     assert "From step 2 on: Take care." in seen[0]
+    assert "Do step 2 now, but in another way than planned: Take care." in seen[0]
+    assert nbrefine.load(tmp_path / "new.ipynb").task.metadata["amended"] == [[2, "Take care."]]
     assert episode.settings["branched_from"] == {
         "episode": nbrefine.load(record).id,
         "step": 2,

@@ -25,6 +25,8 @@ class _Entry:
     """Of what stands behind its mark."""
     parts: dict[str, list[str]] = field(default_factory=dict)
     """Key -> its texts; of a goal, the lines."""
+    others: dict[str, Any] = field(default_factory=dict)
+    """Keys that are not known."""
 
 
 def entries_of(text: str, keys: Mapping[str, str]) -> list[dict[str, Any]] | None:
@@ -34,7 +36,8 @@ def entries_of(text: str, keys: Mapping[str, str]) -> list[dict[str, Any]] | Non
 
     Parameters
     ----------
-    keys: each word for a key, in small letters -> the key: `goal`, `needs` or `checks`.
+    keys: each word for a key, in small letters -> the key: `goal`, `needs` or `checks`.  Another
+        word in the place of one is given as it stands, for who knows which there are.
     """
     found: list[_Entry] = []
     last = ""
@@ -51,6 +54,10 @@ def entries_of(text: str, keys: Mapping[str, str]) -> list[dict[str, Any]] | Non
             if found:
                 last = key
                 found[-1].parts.setdefault(key, []).extend([said] if said else [])
+        elif found and keyed and not keyed["mark"].strip() and 0 < inset == found[-1].inset:
+            said = keyed["rest"].strip()
+            found[-1].others[keyed["key"]] = int(said) if said.isdecimal() else said
+            last = ""
         elif found and last and line.strip() and inset > 0 and inset >= found[-1].inset:
             _go_on(found[-1].parts, last, marked["rest"] if marked else line, anew=bool(marked))
         elif marked and (not found or inset < found[-1].inset):
@@ -58,7 +65,7 @@ def entries_of(text: str, keys: Mapping[str, str]) -> list[dict[str, Any]] | Non
             last = "goal"
         elif line.strip():
             last = ""
-    entries = [_entry(each.parts) for each in found]
+    entries = [{**_entry(each.parts), **each.others} for each in found]
     return entries or None
 
 

@@ -125,9 +125,10 @@ def _exhausted(turns: Sequence[Turn], limits: StepLimits, rules: StopRule) -> st
     if not spent:
         return ""
     step = f"Step {spent[-1].step} has"
-    attempts = sum(turn.kind in ("attempt", "answer") for turn in spent)
-    if attempts >= limits.attempts:
-        return f"{step} had {attempts} of its {counted(limits.attempts, 'attempt')}"
+    tries = sum(turn.kind in ("attempt", "answer") for turn in spent)
+    if tries >= limits.attempts:
+        of = "1 try" if limits.attempts == 1 else f"{limits.attempts:,} tries"
+        return f"{step} had {tries:,} of its {of}"
     tokens = sum(turn.reply.usage.total_tokens for turn in spent if turn.reply)
     if limits.tokens is not None and tokens >= limits.tokens:
         return f"{step} taken {tokens:,} of its {counted(limits.tokens, 'token')}"
@@ -157,11 +158,12 @@ def counted(number: int, what: str) -> str:
 def numbered(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """Number the attempts of a step by what was tried, for who reads of them.
 
-    Looks, answers and replies without code stand between them.
+    Looks, answers and replies without code stand between them.  One that a person has stopped is
+    none, and the next takes its number.
     """
-    counts = accumulate(int(turn.tried) for turn in turns)
+    counts = accumulate(int(turn.tried and not turn.stopped) for turn in turns)
     return tuple(
-        replace(turn, attempt=count) if turn.tried and turn.attempt != count else turn
+        replace(turn, attempt=count + turn.stopped) if turn.tried else turn
         for turn, count in zip(turns, counts, strict=True)
     )
 

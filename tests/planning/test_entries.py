@@ -94,3 +94,15 @@ def test_no_text_takes_long_to_be_read(piece: str) -> None:
         with suppress(UsageError):
             read_plan(text)
     assert time.monotonic() - started < 30
+
+
+def test_a_key_that_is_not_known_is_fed_back_as_in_yaml() -> None:
+    yaml = "- goal: {goal}\n  check: len(df) > 0\n  expected: 4 rows\n"
+    for goal in ("'Load: data'", "Load: data"):  # the second is none
+        with pytest.raises(UsageError, match='Step 1: unknown key "expected"'):
+            read_plan(yaml.replace("{goal}", goal))
+
+
+def test_a_number_beside_a_goal_is_as_good_as_its_place() -> None:
+    (step,) = read_plan("- goal: Load: data\n  id: 1\n  check: len(df) > 0\n")
+    assert (step.goal, len(step.postconditions)) == ("Load: data", 1)

@@ -91,12 +91,12 @@ def test_another_instruction_is_no_replan() -> None:
 @pytest.mark.parametrize(
     ("limits", "turns", "told"),
     [
-        (StepLimits(attempts=2), [turn(1, 1, "a"), turn(2, 1, "b")], "Step 1 has had 2 of its 2"),
+        (StepLimits(attempts=2), [turn(1, 1, "a"), turn(2, 1, "b")], "has had 2 of its 2 tries"),
         (StepLimits(attempts=2), [turn(1, 1, "a"), turn(2, 1, said="hm")], "Step 1 has had 2 of"),
         (StepLimits(attempts=3), [turn(1, 1, "a"), turn(2, 1, "b")], ""),
         (StepLimits(attempts=1), [turn(1, 1, kind="inspection", said="look")], ""),
         (StepLimits(attempts=1), [turn(1, 1, kind="plan", said="1. a")], ""),
-        (StepLimits(attempts=1), [turn(1, 1, kind="answer", said="42")], "had 1 of its 1 att"),
+        (StepLimits(attempts=1), [turn(1, 1, kind="answer", said="42")], "had 1 of its 1 try"),
         (StepLimits(tokens=1000), [turn(1, 1, "a", tokens=999)], ""),
         (
             StepLimits(tokens=1000),

@@ -101,7 +101,7 @@ def _final(episode: Episode) -> Cell:
         rows = [[plain(path, 400), size, f"`{sha256}`"] for path, size, sha256 in files]
         parts.append(table(["File", "Bytes", "SHA-256"], rows))
     if more := steps.unlisted(episode):
-        parts.append(f"And {more:,} more, which are not listed.")
+        parts.append(f"{steps.too_many(more)} to be listed.")
     if best is not None and not best.accepted and best.code:
         parts += ["The best attempt's code, which was not accepted:"]
         parts.append(fence(best.code, wording.language(episode, best), lines=400))

@@ -164,7 +164,7 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
         rest = [f"step {step.number} {step.told}" for step in steps if step.fate == "given-up"]
         found.append(("Steps", "; ".join([f"{done} of {len(steps)} done", *rest])))
     if files := episode.artifacts:
-        more = f" and {count:,} more" if (count := unlisted(episode)) else ""
+        more = f"; {too_many(count)} to be listed" if (count := unlisted(episode)) else ""
         found.append(("Files", ", ".join(each.path for each in files) + more))
     return found
 
@@ -337,6 +337,14 @@ def answered(answer: Answer) -> Iterator[tuple[str, str]]:
 def unlisted(episode: Episode) -> int:
     """Count the changes to files of accepted cells that were too many to be listed."""
     return sum(turn.files.omitted for turn in episode.accepted if turn.files is not None)
+
+
+def too_many(changes: int) -> str:
+    """Say how many changes were left out; they may be of files that are listed, or have gone."""
+    many = (
+        "1 more change to files was" if changes == 1 else f"{changes:,} more changes to files were"
+    )
+    return f"{many} too many"
 
 
 def files_of(episode: Episode) -> list[list[str]]:

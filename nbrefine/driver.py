@@ -99,7 +99,8 @@ class EpisodeRun(Run[Episode]):
     def finish(self) -> None:
         """Let the turn that has begun end, and the episode with it.
 
-        The result then has the stop reason "stopped", unless that turn has solved it.
+        The result then has the stop reason "stopped", unless that turn has ended it in another
+        way: the goal is reached or given up, no turn is left, or a rule says stop.
         """
         self._loop.call_soon_threadsafe(self._driver.finish)
 
@@ -192,9 +193,10 @@ class Driver:
 
     def finish(self) -> None:
         """End the episode with the turn that has begun; runs on the portal."""
-        self._last = AFTER_A_TURN
-        if self.activity.doing == "paused":  # none has
-            self.stop(AFTER_A_TURN)
+        begun = self.activity.doing not in ("starting", "paused")
+        self._last = AFTER_A_TURN if begun else BY_A_PERSON
+        if self.activity.doing == "paused":
+            self.stop()
 
     def stop(self, why: Stop = BY_A_PERSON) -> None:
         """End the current call or cell and, with it, the episode; runs on the portal.

@@ -245,7 +245,7 @@ def test_finish_ends_a_pause() -> None:
     run = begun(Room(), model, paused=True)
     run.finish()
     episode = run.result(60)
-    assert episode.stop == Stop("stopped", "stopped by a person after a turn")
+    assert episode.stop == Stop("stopped", "stopped by a person")  # after none
     assert model.requests == []
 
 

@@ -98,6 +98,8 @@ def test_variables_that_are_used_come_by_value(kernel: Kernel, folder: Path) -> 
     lost = run(kernel, "%%refine --model sums --use rows nothing\nAppend the sum.")
     assert lost.status == "error"
     assert "UsageError: nothing cannot be lent: there is no such name" in lost.text
+    pid = int(value(kernel, "os.getpid()"))
+    until(lambda: not children(pid))
 
 
 def test_here_attempts_run_in_branches_and_what_is_accepted_runs_once(

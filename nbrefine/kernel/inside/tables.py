@@ -23,7 +23,7 @@ def _array(walk: Walk, value: Any) -> Parts:
     while type(owner.base).__name__ in ("ndarray", "memmap") and owner.base is not None:
         owner = owner.base
     plain = numpy.ndarray.view(value, numpy.ndarray)
-    parts = [Content(_items(walk, plain))]
+    parts: list[Any] = [Content(_items(walk, plain))]
     if _is_masked(value):
         parts += [value._mask, value._fill_value, bool(value._hardmask)]
     elif type(value) is not numpy.ndarray:

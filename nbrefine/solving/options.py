@@ -50,7 +50,8 @@ def parted(options: Options) -> tuple[Surroundings, Settings]:
 
     Raises
     ------
-    UsageError: an option is not known, or what is to be lent is no kernel and names.
+    UsageError: an option is not known, what is to be lent is no kernel and names, or what is to be
+        called cannot be.
     """
     around = Surroundings.__annotations__
     if unknown := sorted(options.keys() - around.keys() - DEFAULTS.keys()):
@@ -62,6 +63,12 @@ def parted(options: Options) -> tuple[Surroundings, Settings]:
     surroundings = {name: value for name, value in given.items() if name in around}
     if surroundings.get("lend") is not None:
         surroundings["lend"] = _lent(surroundings["lend"])
+    for name in ("approve", "confirm", "progress"):
+        if (called := surroundings.get(name)) is not None and not callable(called):
+            raise UsageError(
+                f"{name} is {called!r}, but a function is expected",
+                hint="Give the function itself, such as progress=print",
+            )
     settings = {name: value for name, value in given.items() if name not in around}
     return cast("Surroundings", surroundings), cast("Settings", settings)
 

@@ -41,6 +41,13 @@ def test_what_is_not_given_is_as_an_earlier_run_had_it_or_the_default() -> None:
     assert json.loads(json.dumps(DEFAULTS)) == DEFAULTS
 
 
+@pytest.mark.parametrize("name", ["approve", "confirm", "progress"])
+def test_what_is_to_be_called_can_be(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is True, but a function is expected"):
+        parted({name: True})  # type: ignore[misc]
+    assert parted({name: None})[0] == {name: None}  # type: ignore[misc]
+
+
 def test_settings_are_put_into_the_terms_of_the_parts() -> None:
     settings = complete(
         {

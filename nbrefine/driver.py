@@ -345,7 +345,7 @@ class Driver:
         except (Exception, asyncio.CancelledError) as trouble:
             ending = stop_for(trouble) if isinstance(trouble, Exception) else self._stopping
             if (reached := self._reached(prompt, started, clock)) is not None:
-                self.episode = reached
+                self.episode = _ended_by(ending, reached)
             elif action.reply is not None and ending is not None:  # it was paid for
                 turn = _unjudged(self.episode, state, action.reply, prompt, ending)
                 self.episode = self._with(turn, started, clock)
@@ -484,6 +484,14 @@ def _offered(state: State, model: Model) -> dict[str, tuple[Tool, ...]]:
     return {"tools": tools}
 
 
+def _ended_by(ending: Stop | None, episode: Episode) -> Episode:
+    """Say in the newest turn, where it was not judged, whether a person has ended it."""
+    *before, newest = episode.turns
+    if ending is None or ending.reason != "stopped" or newest.verdict != "infra-error":
+        return episode
+    return replace(episode, turns=(*before, replace(newest, stopped=True)))
+
+
 def _unjudged(
     episode: Episode, state: State, reply: Reply, prompt: tuple[Message, ...], ending: Stop
 ) -> Turn:
@@ -497,4 +505,5 @@ def _unjudged(
         reply=reply,
         extraction=Extraction("no-code", reason=clean_text(f"It was not judged: {ending.detail}")),
         verdict="invalid-task" if ending.reason == "invalid-task" else "infra-error",
+        stopped=ending.reason == "stopped",
     )

@@ -114,7 +114,7 @@ def gave_up(episode: Episode, now: Progress, why: str = "") -> Stop:
 def _told(episode: Episode, number: int, why: str) -> str:
     goal = _goal(episode, number)
     turns = numbered([turn for turn in episode.turns if turn.step == number])
-    tried = [turn for turn in turns if turn.tried]
+    tried = [turn for turn in turns if turn.tried and not turn.stopped]
     mute = sum(
         turn.verdict in ("no-code", "incomplete-reply") for turn in turns if turn.kind == "attempt"
     )

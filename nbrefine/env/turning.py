@@ -44,6 +44,7 @@ from nbrefine.values import (
     Subtask,
     Task,
     Turn,
+    Verdict,
 )
 
 
@@ -191,7 +192,8 @@ class Turning:
 
     def _refused(self, here: Turned, move: MakePlan, reason: str, stops: bool) -> Turned:
         why = f": {reason}" if reason else "."
-        turn = replace(here.turn, kind="plan", verdict="infra-error" if stops else "failed")
+        verdict: Verdict = "infra-error" if stops else "failed"
+        turn = replace(here.turn, kind="plan", verdict=verdict, stopped=stops)
         turn = self._fed_back(turn, f"A person did not let the checks of this plan run{why}", move)
         told = f"a person stopped it at the checks of a plan{why}".removesuffix(".")
         return replace(
@@ -307,8 +309,9 @@ class Turning:
         self, here: Turned, turn: Turn, move: RunCell, reason: str, stops: bool
     ) -> Turned:
         why = f": {reason}" if reason else "."
+        verdict: Verdict = "infra-error" if stops else "failed"
+        turn = replace(turn, verdict=verdict, stopped=stops)
         turn = replace(turn, signals=SignalBundle() if stops else NOTHING_RAN)
-        turn = replace(turn, verdict="infra-error" if stops else "failed")
         turn = self._fed_back(turn, f"A person did not let this cell run{why}", move)
         told = f"a person stopped it before a cell ran{why}".removesuffix(".")
         stop = Stop("stopped", told) if stops else None
@@ -442,7 +445,7 @@ def _bounded(move: Move) -> Move:
 
 
 def _next_attempt(now: Progress) -> int:
-    return 1 + sum(turn.tried for turn in now.turns)
+    return 1 + sum(turn.tried and not turn.stopped for turn in now.turns)
 
 
 def _no_plan(now: Progress) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nbrefine.extraction import extract
 from nbrefine.kernel.names import bind
 from nbrefine.kernel.state.changes import describe
-from nbrefine.leftovers import stale_names
+from nbrefine.leftovers import read_in_any_case, stale_names
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult
 from nbrefine.planning.progress import numbered
@@ -105,14 +105,14 @@ def came_with(episode: Episode) -> str:
     if names is None:
         return ""
     asked = needed(episode)
-    read = ", ".join(asked[:NAMED]) + (f" and {len(asked) - NAMED:,} more" if asked[NAMED:] else "")
     must = (
-        f" Before Run All, {read} must be there: its cells read what no cell makes."
+        f" Before Run All, {_named(asked)} must be there: its cells read what no cell makes."
         if asked
         else ""
     )
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    listed = f"{', '.join(names[:NAMED])}{more}"
+    if perhaps := [name for name in read_of_before(episode) if name not in asked]:
+        must += f" Some of its code, if it comes to that, reads {_named(perhaps)}."
+    listed = _named(names)
     if episode.settings.get("lent"):
         return (
             f"Before its setup, {listed} came by value from another session. None of that is in "
@@ -125,14 +125,30 @@ def came_with(episode: Episode) -> str:
     )
 
 
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
+
+
 def needed(episode: Episode) -> tuple[str, ...]:
-    """Name the variables of before that setup and accepted cells read, and none of them makes."""
+    """Name the variables of before without which setup and accepted cells cannot run."""
+    return _of_before(episode, read_in_any_case)
+
+
+def read_of_before(episode: Episode) -> tuple[str, ...]:
+    """Name the variables of before that setup and accepted cells may read, and none makes."""
+    return _of_before(episode, stale_names)
+
+
+def _of_before(
+    episode: Episode, read: Callable[[str, Sequence[str]], Sequence[str]]
+) -> tuple[str, ...]:
     bound: dict[str, None] = {}
     found: dict[str, None] = {}
     setup = episode.setup.source if episode.setup is not None else episode.task.setup
     for source in (setup, *(runnable(turn) or "" for turn in episode.accepted)):
         left = [name for name in episode.handed_in or () if name not in bound]
-        found.update(dict.fromkeys(stale_names(source, left)))
+        found.update(dict.fromkeys(read(source, left)))
         bind(bound, source)
     return tuple(found)
 
@@ -227,15 +243,7 @@ def fate(turn: Turn) -> str:
 
 def called(turn: Turn) -> str:
     """Give a turn's verdict as a reader is told it: that a person stopped it is no fault."""
-    if turn.verdict != "infra-error":
-        return turn.verdict
-    by_person = turn.extraction.reason.endswith(STOPPED) or turn.feedback.startswith(NOT_LET)
-    return STOPPED if by_person else turn.verdict
-
-
-STOPPED, NOT_LET = "stopped by a person", "A person did not let"
-"""How the reason of a turn ends during which a run was stopped, and the feedback begins of one
-that a person was asked about."""
+    return "stopped by a person" if turn.stopped else turn.verdict
 
 
 _NOT_THE_MODEL_S = ("infra-error", "invalid-task")

@@ -73,6 +73,8 @@ class Turn:
     feedback: str = ""
     """What the model is told about this turn."""
     verdict: Verdict = "failed"
+    stopped: bool = False
+    """Whether a person has ended it, which is no fault of the model's or the host's."""
     accepted: bool = False
     """Whether the attempt became the session; always False for the other kinds."""
     artifacts: tuple[Artifact, ...] = ()

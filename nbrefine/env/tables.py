@@ -72,10 +72,8 @@ def _json(file: BinaryIO, size: int) -> tuple[str, ...]:
     head = file.read(HEAD)
     text = head.decode("utf-8", "replace").lstrip()
     if text.startswith("["):
-        row = _first(text[1:].lstrip())
-        if not isinstance(row, dict):
-            return ()
-        return _columns(row), f"first row: {json.dumps(row, ensure_ascii=False)}"
+        row, spelt = _first(text[1:].lstrip())
+        return (_columns(row), f"first row: {spelt}") if isinstance(row, dict) else ()
     if size > WHOLE:
         return ()
     table = _loaded(head + file.read(WHOLE))
@@ -95,12 +93,13 @@ def _loaded(text: bytes) -> Any:
         return None
 
 
-def _first(text: str) -> Any:
-    """Read the first value of a text that may be cut behind it."""
+def _first(text: str) -> tuple[Any, str]:
+    """Read the first value of a text that may be cut behind it, and spell it in a line."""
     try:
-        return json.JSONDecoder().raw_decode(text)[0]
+        value, _ = json.JSONDecoder().raw_decode(text)
+        return value, json.dumps(value, ensure_ascii=False)  # which may go deeper than reading
     except (ValueError, RecursionError):
-        return None
+        return None, ""
 
 
 def _columns(names: Iterable[Any]) -> str:

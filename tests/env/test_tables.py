@@ -42,6 +42,15 @@ def test_columns_and_the_first_row_are_told(
     assert of(name, content) == lines
 
 
+@pytest.mark.parametrize("opens", ["[", '{"b": '])
+def test_a_row_of_any_depth_is_told_or_is_none(opens: str) -> None:
+    """One that can just be read cannot always be written."""
+    closes = "]" if opens == "[" else "}"
+    for depth in range(800, 1_100):
+        lines = of("a.json", f'[{{"a": {opens * depth}1{closes * depth}}}]'.encode())
+        assert lines[:1] in (("columns: a",), ())
+
+
 def test_long_lines_are_cut_and_large_files_not_read_on() -> None:
     head, row = of("a.csv", b"x" * 5_000 + b"\n" + b"y" * 5_000 + b"\n")
     assert (head, row) == ("x" * TABLE + "…", f"first row: {'y' * (TABLE - 11)}…")

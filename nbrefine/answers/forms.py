@@ -108,7 +108,7 @@ def _names(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as wrong:
+    except (re.error, RecursionError, OverflowError) as wrong:
         raise UsageError(f"The pattern {text!r} cannot be read: {wrong}", hint="Mend it") from None
     return text
 

@@ -59,6 +59,8 @@ def test_checks_are_read_by_whoever_can() -> None:
         ({"fields": [3]}, "not a list"),
         ({"told": 3}, "not a text"),
         ({"pattern": "("}, "cannot be read"),
+        ({"pattern": "(" * 3_000 + ")" * 3_000}, "cannot be read"),
+        ({"pattern": "a{99999999999}"}, "cannot be read"),
         ({"kind": "text", "check": "x"}, "takes no checks"),
     ],
 )

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from nbrefine.env import MultiStepEnvironment
+from nbrefine.postconditions import file_written, holds
 from nbrefine.state import Action, State
-from nbrefine.values import Episode, Reply, ToolCall, Turn
+from nbrefine.values import Episode, Reply, Subtask, ToolCall, Turn
+
+TWO = (
+    Subtask("Load the rows", postconditions=(holds("len(rows) == 3"),)),
+    Subtask("Write them", needs=(1,), postconditions=(file_written("out.txt"),)),
+)
 
 
 def cell(code: str) -> Action:

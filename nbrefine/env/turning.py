@@ -182,10 +182,18 @@ class Turning:
         checks = [each for subtask in move.subtasks for each in subtask.postconditions]
         if not checks:
             return here, Decision("approve")
-        code = "\n".join(each.source for each in checks)
-        step, attempt = here.turn.step, _next_attempt(now)
-        goal = "Checks that are to run after the cells of a plan"
-        proposal = Proposal(code, step, goal, action.text or "", attempt, "checks")
+        proposal = Proposal(
+            "\n".join(each.source for each in checks),
+            here.turn.step,
+            "Checks that are to run after the cells of a plan",
+            action.text or "",
+            _next_attempt(now),
+            "checks",
+        )
+        return await self._asked(here, proposal)
+
+    async def _asked(self, here: Turned, proposal: Proposal) -> tuple[Turned, Decision]:
+        """Ask whether code may run, and keep how long that took."""
         asked = time.monotonic()
         decision = await decided(self._approve, proposal)
         return replace(here, waited=time.monotonic() - asked), decision
@@ -281,11 +289,9 @@ class Turning:
         turn = replace(here.turn, extraction=move.extraction)
         if action.code is None:
             goal = now.subtask.goal if now.subtask is not None else self._episode.task.prompt
-            attempt = _next_attempt(now)
-            proposal = Proposal(turn.code, turn.step, goal, action.text or "", attempt)
-            asked = time.monotonic()
-            decision = await decided(self._approve, proposal)
-            here = replace(here, waited=time.monotonic() - asked)
+            said, attempt = action.text or "", _next_attempt(now)
+            proposal = Proposal(turn.code, turn.step, goal, said, attempt)
+            here, decision = await self._asked(here, proposal)
             if decision.action in ("reject", "stop"):
                 return self._rejected(here, turn, move, decision.reason, decision.action == "stop")
             if decision.action == "edit":

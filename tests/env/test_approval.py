@@ -86,6 +86,7 @@ def test_a_stop_ends_the_episode_before_the_cell_runs(kernel: Kernel) -> None:
     assert stop is not None
     assert (stop.reason, "enough" in stop.detail) == ("stopped", True)
     assert (newest(state).result, newest(state).verdict) == (None, "infra-error")
+    assert newest(state).stopped
     assert not newest(state).signals
 
 
@@ -137,10 +138,12 @@ def test_checks_of_a_plan_of_the_model_s_run_only_where_a_person_lets_them(kerne
         "A person did not let the checks of this plan run: they write"
     )
     assert (newest(state).kind, newest(state).verdict) == ("plan", "failed")
+    assert not newest(state).stopped
     state, _ = planning(kernel, Decision("stop"), PLAN)
     stop = episode_of(state).stop
     assert stop is not None
     assert (stop.reason, episode_of(state).plan) == ("stopped", None)
+    assert newest(state).stopped
     with pytest.raises(UsageError, match="cannot be edited"):
         planning(kernel, Decision("edit", code="x"), PLAN)
 

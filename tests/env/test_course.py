@@ -108,6 +108,7 @@ def test_the_best_attempt_is_named_however_bad_it_was() -> None:
         result=CellResult("1 / 0", "error", error=Failure("ZeroDivisionError", "division by zero")),
     )
     rejected = Turn(4, step=1, attempt=4, extraction=Extraction("found", "x = 1", "python"))
+    ended = replace(turn(2, 1), tests=None, verdict="infra-error", stopped=True)
     mute, cut = Turn(1, verdict="no-code"), Turn(2, attempt=2, verdict="incomplete-reply")
     refused = Turn(5, kind="answer", attempt=5)
     for turns, told in (
@@ -116,6 +117,9 @@ def test_the_best_attempt_is_named_however_bad_it_was() -> None:
         ((raised,), "after 1 attempt (the best was attempt 1, which raised ZeroDivisionError)"),
         ((rejected,), "after 1 attempt (the best was attempt 1, which did not run)"),
         ((looked,), "without an attempt: it took too long"),
+        ((ended,), "without an attempt: it took too long"),
+        ((raised, ended), "after 1 attempt (the best was attempt 1, which raised"),
+        ((ended, raised), "after 1 attempt (the best was attempt 1, which raised"),
         ((mute, cut), "after 2 replies without code"),
         (
             (mute, raised, refused),

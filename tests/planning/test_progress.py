@@ -8,6 +8,7 @@ import pytest
 
 from nbrefine.errors import UsageError
 from nbrefine.planning import Progress, StepLimits, planned, progress
+from nbrefine.planning.progress import numbered
 from nbrefine.stopping import StopRule
 from nbrefine.values import Plan, Subtask, ToolCall, Turn, TurnKind
 from tests.planning.turns import turn
@@ -195,3 +196,9 @@ def test_other_cells_between_are_no_repeat() -> None:
 def test_limits_that_allow_nothing_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(UsageError, match=next(iter(settings))):
         StepLimits(**settings)
+
+
+def test_an_attempt_that_a_person_has_stopped_leaves_its_number_to_the_next() -> None:
+    ended = replace(turn(2, 1, "b"), verdict="infra-error", stopped=True)
+    turns = [turn(1, 1, "a"), ended, turn(3, 1, kind="inspection"), turn(4, 1, "c")]
+    assert [each.attempt for each in numbered(turns) if each.tried] == [1, 2, 2]

@@ -9,7 +9,6 @@ builds on them choose the settings and drive episodes by it.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +26,8 @@ from nbrefine.errors import (
     NbrefineError,
     RecordError,
     RunStopped,
-    UsageError,
 )
+from nbrefine.exchange import Prompts, offered, sendable
 from nbrefine.models import Model
 from nbrefine.notebook import Recorder
 from nbrefine.redaction import clean_text
@@ -41,7 +40,6 @@ from nbrefine.values import (
     Reply,
     Sampling,
     Stop,
-    Tool,
     Turn,
     utc_now,
 )
@@ -175,7 +173,7 @@ class Driver:
         self._on_turn = on_turn
         self._close_env = close_env
         self._close_model = close_model
-        self._prompts = _Prompts(())
+        self._prompts = Prompts(())
         self._scribe = ThreadPoolExecutor(1, "nbrefine-record")
         self._fold_task: asyncio.Task[Stop] | None = None
         self._stopping: Stop | None = None
@@ -267,7 +265,7 @@ class Driver:
         await self._model.check()
         state, _ = await self._env.areset(seed=self._seed, options=self._options or None)
         self.episode = self._described(own(state) or begun(state, self._seed))
-        self._prompts = _Prompts(self.episode.turns)
+        self._prompts = Prompts(self.episode.turns)
         await self._begin_record()
         action = Action.from_code(self._initial_code) if self._initial_code else None
         while (stop := self._decide()) is None:
@@ -304,7 +302,7 @@ class Driver:
             sampling=self._draw(state),
             budget=self._budget,
             on_text=self._hear,
-            **_offered(state, self._model),
+            **offered(state, self._model),
         )
         return prompt, reply
 
@@ -313,15 +311,7 @@ class Driver:
         messages: Sequence[Message] = shown.messages or (Message("user", shown.prompt),)
         if self._compose is not None:
             messages = await call_user(self._compose, state, self.episode)
-        takes_images = getattr(self._model, "takes_images", False)
-        return tuple(
-            replace(
-                message,
-                content=clean_text(message.content),
-                images=message.images if takes_images else (),
-            )
-            for message in messages
-        )
+        return sendable(messages, self._model)
 
     def _draw(self, state: State) -> Sampling:
         """Give the settings of the next reply: a seed for the turn, more heat on a repeat."""
@@ -433,55 +423,6 @@ def stop_for(trouble: Exception) -> Stop:
     if isinstance(trouble, NbrefineError):
         return Stop("infra-error", str(trouble))
     return Stop("infra-error", f"{type(trouble).__name__}: {trouble}".removesuffix(": "))
-
-
-class _Prompts:
-    """Puts prompts as they were sent in the place of those that an environment has shown.
-
-    Parameters
-    ----------
-    turns: those that the episode begins with, whose prompts are as they are.
-    """
-
-    def __init__(self, turns: Sequence[Turn]) -> None:
-        self._sent = [turn.messages for turn in turns]
-        self._kept: list[tuple[Turn, Turn]] = []
-
-    def restored(self, episode: Episode, sent: tuple[Message, ...]) -> Episode:
-        """Take in what was sent for the newest turn; turns that are as before stay themselves."""
-        self._sent.append(sent)
-        turns = [self._turn(at, turn) for at, turn in enumerate(episode.turns)]
-        return replace(episode, turns=tuple(turns))
-
-    def _turn(self, at: int, turn: Turn) -> Turn:
-        # The journal writes again what is another object, and so it stays the same one here.
-        if at < len(self._kept) and self._kept[at][0] is turn:
-            return self._kept[at][1]
-        kept = turn
-        if at < len(self._sent) and turn.messages != self._sent[at]:
-            kept = replace(turn, messages=self._sent[at])
-        self._kept[at : at + 1] = [(turn, kept)]
-        return kept
-
-
-def _offered(state: State, model: Model) -> dict[str, tuple[Tool, ...]]:
-    """Give the tools that a state has for the model, as an argument of its `complete`, or none.
-
-    Raises
-    ------
-    UsageError: there are some, and the model has no such parameter.
-    """
-    shown = state.observation.available_tools
-    tools = tuple(tool for tool in shown if isinstance(tool, Tool))
-    if not tools:
-        return {}
-    taken = inspect.signature(model.complete).parameters.values()
-    if not any(each.name == "tools" or each.kind is each.VAR_KEYWORD for each in taken):
-        raise UsageError(
-            f"The model {model.name} takes no tools",
-            hint='Give its complete() a parameter "tools", or ask for fenced code: style="fenced"',
-        )
-    return {"tools": tools}
 
 
 def _ended_by(ending: Stop | None, episode: Episode) -> Episode:

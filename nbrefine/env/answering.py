@@ -13,14 +13,27 @@ from dataclasses import dataclass
 from nbrefine.answers import fields_of, problem, spoken
 from nbrefine.env import written
 from nbrefine.env.attempt import tested
+from nbrefine.env.course import not_held, unmet
 from nbrefine.env.looking import Folder
 from nbrefine.env.points import Point
 from nbrefine.env.session import Session
 from nbrefine.errors import KernelError
 from nbrefine.kernel.names import bind
 from nbrefine.kernel.state.namespace import Plain, plain
+from nbrefine.planning import Progress, counted
 from nbrefine.postconditions import tests_of
-from nbrefine.values import Answer, AnswerForm, Artifact, Episode, Task, TestReport, Turn
+from nbrefine.prompts import told_tests
+from nbrefine.values import (
+    Answer,
+    AnswerForm,
+    Artifact,
+    Episode,
+    Stop,
+    Subtask,
+    Task,
+    TestReport,
+    Turn,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +169,40 @@ class Answering:
             return f"{'; '.join(wrong)}."
         text = said.strip() or ", ".join(paths)
         return Answer(text, files=tuple(there[path] for path in paths), turn=number)
+
+
+def refusal(judged: Judged) -> str:
+    """Say why an answer was not taken, with every check that failed; "" where it was."""
+    if judged.answer is not None:
+        return ""
+    checked = told_tests(judged.tests) if judged.tests is not None else ""
+    return "\n".join(part for part in (judged.problem, checked) if part)
+
+
+def answered(judged: Judged, episode: Episode) -> Stop | None:
+    """End an episode whose answer was taken, and say what speaks for that."""
+    if judged.answer is None:
+        return None
+    form = "answered in the asked form"
+    if steps := unmet(episode):
+        return Stop("gave-up", f"{form}, but {not_held(steps)}")
+    told = "nothing else checks it"
+    if (report := judged.tests) is not None:
+        told = f"{counted(report.passed, 'check')} of it held"
+    elif checks := sum(turn.tests.total for turn in episode.accepted if turn.tests is not None):
+        held = f"{counted(checks, 'check')} of its steps held"
+        told = f"{held}, and nothing checks the answer itself"
+    return Stop("solved", f"{form}; {told}")
+
+
+def too_early(left: Sequence[tuple[int, Subtask]], now: Progress) -> str:
+    """Say what stands between an answer and its being taken."""
+    lost = {*now.given_up, *now.blocked}
+    todo = [f"step {number} ({each.goal})" for number, each in left if number not in lost]
+    missing = [f"step {number} ({each.goal})" for number, each in left if number in lost]
+    if todo:
+        return f"It comes too early, for there is still to do: {'; '.join(todo)}."
+    return f"None can be taken, for this was given up or could not be begun: {'; '.join(missing)}."
 
 
 def normal(paths: Sequence[str]) -> list[str]:

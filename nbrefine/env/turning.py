@@ -12,11 +12,19 @@ from itertools import takewhile
 from nbrefine.answers import reminder
 from nbrefine.briefing import shortened, turn_feedback
 from nbrefine.env import copied, written
-from nbrefine.env.answering import Answering, Judged, given_by, normal
+from nbrefine.env.answering import (
+    Answering,
+    Judged,
+    answered,
+    given_by,
+    normal,
+    refusal,
+    too_early,
+)
 from nbrefine.env.approval import Approve, Decision, Proposal, decided
 from nbrefine.env.attempt import Attempt, attempt
 from nbrefine.env.cells import NOTHING_RAN, hint_for, ran, stale_in, undone_by, without_rebuilt
-from nbrefine.env.course import Wants, not_held, pending, unmet
+from nbrefine.env.course import Wants, pending
 from nbrefine.env.looking import Folder, told_pictures, variable
 from nbrefine.env.looking import Seen as Looked
 from nbrefine.env.points import Point
@@ -26,9 +34,8 @@ from nbrefine.errors import InvalidTaskError
 from nbrefine.kernel.state.changes import lately
 from nbrefine.kernel.state.namespace import describe
 from nbrefine.moves import Finish, Inspect, MakePlan, Move, Nothing, ReadFile, RunCell, read_move
-from nbrefine.planning import Progress, counted, planned
+from nbrefine.planning import Progress, planned
 from nbrefine.postconditions import tests_of
-from nbrefine.prompts import told_tests
 from nbrefine.state import Action
 from nbrefine.values import (
     Answer,
@@ -251,8 +258,8 @@ class Turning:
         )
         form = self._episode.task.answer
         like = reminder(form) if form is not None and judged.off_form else ""
-        turn = self._fed_back(turn, "\n".join(filter(None, (_refusal(judged), like))), move)
-        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged, self._episode))
+        turn = self._fed_back(turn, "\n".join(filter(None, (refusal(judged), like))), move)
+        return replace(here, turn=turn, answer=judged.answer, stop=answered(judged, self._episode))
 
     async def _judged(
         self, said: str, episode: Episode, point: Point, number: int, now: Progress
@@ -261,7 +268,7 @@ class Turning:
         if form is None:
             return Judged(None, "No answer is asked for: go on with the steps.")
         if left := pending(episode):
-            return Judged(None, _too_early(left, now))
+            return Judged(None, too_early(left, now))
         return await self._answering.judge(said, form, episode, point, number)
 
     def _nothing(self, here: Turned, move: Nothing) -> Turned:
@@ -405,10 +412,10 @@ class Turning:
             return replace(here, turn=self._fed_back(turn, drawn, move))
         episode = replace(self._episode, turns=(*self._episode.turns, turn))
         judged = await self._judged(said, episode, here.point, turn.number, now)
-        told = _refusal(judged)
+        told = refusal(judged)
         told = "\n".join(part for part in (drawn, f"The answer was not taken. {told}") if part)
         turn = self._fed_back(turn, drawn if judged.answer else told, move)
-        return replace(here, turn=turn, answer=judged.answer, stop=_answered(judged, episode))
+        return replace(here, turn=turn, answer=judged.answer, stop=answered(judged, episode))
 
     def _fed_back(self, turn: Turn, told: str, move: Move, *, seen: str = "") -> Turn:
         text = turn_feedback(turn, told=told, seen=seen, note=move.note, language=self._language)
@@ -460,16 +467,6 @@ def _no_plan(now: Progress) -> str:
     return "No plan is wanted: go on with the next cell."
 
 
-def _too_early(left: Sequence[tuple[int, Subtask]], now: Progress) -> str:
-    """Say what stands between an answer and its being taken."""
-    lost = {*now.given_up, *now.blocked}
-    todo = [f"step {number} ({each.goal})" for number, each in left if number not in lost]
-    missing = [f"step {number} ({each.goal})" for number, each in left if number in lost]
-    if todo:
-        return f"It comes too early, for there is still to do: {'; '.join(todo)}."
-    return f"None can be taken, for this was given up or could not be begun: {'; '.join(missing)}."
-
-
 def _not_code(extraction: Extraction) -> Extraction:
     """Tell in an extraction that what was found was not run."""
     return Extraction("no-code", reason="A plan was asked for.", blocks=extraction.blocks)
@@ -477,30 +474,6 @@ def _not_code(extraction: Extraction) -> Extraction:
 
 def _called(turn: Turn) -> bool:
     return turn.reply is not None and bool(turn.reply.tool_calls)
-
-
-def _refusal(judged: Judged) -> str:
-    """Say why an answer was not taken, with every check that failed; "" where it was."""
-    if judged.answer is not None:
-        return ""
-    checked = told_tests(judged.tests) if judged.tests is not None else ""
-    return "\n".join(part for part in (judged.problem, checked) if part)
-
-
-def _answered(judged: Judged, episode: Episode) -> Stop | None:
-    """End an episode whose answer was taken, and say what speaks for that."""
-    if judged.answer is None:
-        return None
-    answered = "answered in the asked form"
-    if steps := unmet(episode):
-        return Stop("gave-up", f"{answered}, but {not_held(steps)}")
-    told = "nothing else checks it"
-    if (report := judged.tests) is not None:
-        told = f"{counted(report.passed, 'check')} of it held"
-    elif checks := sum(turn.tests.total for turn in episode.accepted if turn.tests is not None):
-        held = f"{counted(checks, 'check')} of its steps held"
-        told = f"{held}, and nothing checks the answer itself"
-    return Stop("solved", f"{answered}; {told}")
 
 
 def _variables(done: Attempt, episode: Episode, before: str = "") -> str:

@@ -8,7 +8,8 @@ are run again.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from nbrefine.source import parse
 from nbrefine.values import Turn
@@ -75,6 +76,62 @@ def stale_names(source: str, names: Collection[str]) -> tuple[str, ...]:
     reader = _Reader()
     reader.run(tree)
     return tuple(name for name in reader.read if name in names)
+
+
+def read_in_any_case(source: str, names: Collection[str]) -> tuple[str, ...]:
+    """Give those of `stale_names` without which a cell cannot run to its end.
+
+    What it reads only where a function is called, a branch is taken or a loop begins is none of
+    them, nor what it reads where an error may be caught.
+    """
+    tree = parse(source)
+    read = set(_in_any_case(tree)) if tree is not None else set()
+    return tuple(name for name in stale_names(source, names) if name in read)
+
+
+def _in_any_case(node: ast.AST) -> Iterator[str]:
+    """Give the names that are read wherever a statement or an expression is run."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
+    for part in _parts_in_any_case(node):
+        yield from _in_any_case(part)
+
+
+def _parts_in_any_case(node: ast.AST) -> Iterable[ast.AST]:
+    parts = _IN_ANY_CASE.get(type(node), ast.iter_child_nodes)
+    return [part for part in parts(node) if part is not None]
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    return [*arguments.defaults, *filter(None, arguments.kw_defaults)]
+
+
+_IN_ANY_CASE: dict[type, Callable[[Any], Iterable[ast.AST | None]]] = {
+    **dict.fromkeys((ast.Try, ast.TryStar), lambda _: ()),
+    **dict.fromkeys((ast.With, ast.AsyncWith), lambda node: [node.items[0].context_expr]),
+    **dict.fromkeys((ast.If, ast.While, ast.IfExp, ast.Assert), lambda node: [node.test]),
+    **dict.fromkeys((ast.For, ast.AsyncFor), lambda node: [node.iter]),
+    ast.Match: lambda node: [node.subject],
+    ast.BoolOp: lambda node: node.values[:1],
+    ast.Compare: lambda node: [node.left, node.comparators[0]],
+    **dict.fromkeys(
+        (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+        lambda node: [node.generators[0].iter],
+    ),
+    **dict.fromkeys(
+        (ast.FunctionDef, ast.AsyncFunctionDef),
+        lambda node: [*node.decorator_list, *_defaults(node.args)],
+    ),
+    ast.Lambda: lambda node: _defaults(node.args),
+    ast.ClassDef: lambda node: [*node.decorator_list, *node.bases, *node.keywords],
+    ast.AnnAssign: lambda node: [node.value],
+}
+"""What of a statement or an expression is run wherever it is; of others, all is.
+
+What a `with` may hold back comes after the first that it enters.
+"""
 
 
 def stale_notice(source: str, left: Mapping[str, int]) -> str:
@@ -279,7 +336,7 @@ def _outside(arguments: ast.arguments) -> list[ast.expr]:
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     extra = (arguments.vararg, arguments.kwarg)
     notes = [one.annotation for one in (*parameters, *extra) if one and one.annotation]
-    return [*arguments.defaults, *filter(None, arguments.kw_defaults), *notes]
+    return [*_defaults(arguments), *notes]
 
 
 def _parameters(arguments: ast.arguments) -> set[str]:

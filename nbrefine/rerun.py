@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from nbrefine.notebook.cells import turn_ids
 from nbrefine.notebook.chapter import checks_id
 from nbrefine.notebook.ending import ANSWER_CHECKS, answer_checks
 from nbrefine.notebook.steps import steps_of
-from nbrefine.notebook.wording import needed, runnable
+from nbrefine.notebook.wording import needed, read_of_before, runnable
 from nbrefine.outputs import CellResult
 from nbrefine.postconditions import tests_of
 from nbrefine.rewards.tests import run_tests
@@ -197,8 +198,7 @@ async def _replay(
 def _lacks(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return (
-        f"nothing was run, as the cells read {', '.join(names[:SHOWN])}{more}, which came with the "
-        "session that the episode began in and is not in its record"
+        f"nothing was run, as the cells read {', '.join(names[:SHOWN])}{more}, which {_ELSEWHERE}"
     )
 
 
@@ -247,7 +247,8 @@ class _Again:
         limit = _limit(self.episode, cell.turn, self.given)
         result = await self.kernel.run(cell.source, timeout=limit)
         if not result.ok:
-            return StepReplay(cell.id, "failed", (_why(result, limit),), result)
+            why = (_why(result, limit), *_came_with(self.episode, result))
+            return StepReplay(cell.id, "failed", why, result)
         seed = self.episode.seed
         step = await _compared(self.kernel, cell.id, result, cell.turn, seed)
         artifacts = cell.turn.artifacts if cell.turn is not None else ()
@@ -318,6 +319,18 @@ def _why(result: CellResult, limit: float | None) -> str:
     if result.status == "timeout" and limit is not None:
         return f"the cell ran longer than {limit:g} s"
     return str(result.error or result.death or f"the cell ended as {result.status}")
+
+
+def _came_with(episode: Episode, result: CellResult) -> Iterator[str]:
+    """Say of a name that is missing that the episode had it from elsewhere."""
+    error = result.error
+    found = _NAME.match(error.evalue) if error is not None and error.ename == "NameError" else None
+    if found is not None and found[1] in read_of_before(episode):
+        yield f"{found[1]} {_ELSEWHERE}"
+
+
+_NAME = re.compile(r"name '([^']+)' is not defined")
+_ELSEWHERE = "came with the session that the episode began in and is not in its record"
 
 
 async def _compared(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nbrefine.bindings import Binding, NameChange, StateChange
-from nbrefine.leftovers import leftovers, stains, stale_names, stale_notice
+from nbrefine.leftovers import leftovers, read_in_any_case, stains, stale_names, stale_notice
 from nbrefine.outputs import CellResult, Death
 from nbrefine.values import Extraction, Isolation, Turn
 
@@ -145,3 +145,55 @@ def test_the_notice_names_names_and_turns() -> None:
         "The code reads `n` as rejected attempts left it (turn 1). "
     )
     assert stale_notice("df = 1", left) == ""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "df.head()",
+        "print(f'{df}')",
+        "df += 1",
+        "del df",
+        "def f(x=df): pass",
+        "@df\ndef f(): pass",
+        "class A(df): pass",
+        "[x for x in df]",
+        "for row in df: pass",
+        "if df: pass",
+        "n: int = df",
+        "df and x",
+        "a < df < b",
+        "with df: pass",
+        "assert df is not None",
+        "match df:\n  case 1: pass",
+    ],
+)
+def test_a_cell_cannot_do_without_what_it_reads_in_any_case(source: str) -> None:
+    assert read_in_any_case(source, ["df"]) == ("df",)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n  df\nexcept NameError:\n  df = 1",
+        "def f(): return df",
+        "f = lambda: df",
+        "if known: df",
+        "x = df if known else 1",
+        "known or df",
+        "[df for x in y]",
+        "for x in y: df",
+        "while x: df",
+        "with suppress(NameError): df",
+        "with suppress(NameError), df: pass",
+        "class A:\n  def f(self): return df",
+        "n: df = 1",
+        "n: df",
+        "a < b < df",
+        "assert x, df",
+        "df = 1; df",
+        "x = (",
+    ],
+)
+def test_a_cell_may_do_without_what_it_reads_in_some_case(source: str) -> None:
+    assert read_in_any_case(source, ["df"]) == ()

@@ -209,6 +209,28 @@ def test_what_a_kernel_that_was_handed_in_had_is_named_where_the_replay_lacks_it
     )
 
 
+@pytest.mark.parametrize(
+    "cell",
+    ["try:\n    rate\nexcept NameError:\n    rate = 2", "def priced(n): return n * rate"],
+)
+def test_cells_that_do_without_what_a_kernel_had_run_again(recorded: Episode, cell: str) -> None:
+    episode = edited(replace(recorded, handed_in=("rate",)), setup="", cell=cell)
+    step = replay(episode).steps[-1]
+    assert step.result is not None
+    assert step.result.ok
+
+
+def test_a_name_that_a_kernel_had_is_said_to_be_missing_where_a_cell_comes_to_it(
+    recorded: Episode,
+) -> None:
+    cell = "def priced(n): return n * rate\ntotal = priced(3)"
+    step = replay(edited(replace(recorded, handed_in=("rate",)), setup="", cell=cell)).steps[-1]
+    assert step.details[:2] == (
+        "NameError: name 'rate' is not defined",
+        "rate came with the session that the episode began in and is not in its record",
+    )
+
+
 def test_cells_find_their_data_beside_the_notebook(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("42")
     episode = played(Task("t"), "n = int(open('data.txt').read())", cwd=tmp_path)

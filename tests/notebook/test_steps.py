@@ -21,7 +21,7 @@ from nbrefine import notebook
 from nbrefine.files import FileChanges
 from nbrefine.notebook import codec, document, line, wording
 from nbrefine.notebook.steps import listed, steps_of
-from nbrefine.outputs import Display, Failure, Stream
+from nbrefine.outputs import CellResult, Display, Failure, Stream
 from nbrefine.postconditions import holds
 from nbrefine.values import (
     Answer,
@@ -448,6 +448,16 @@ def test_variables_that_must_be_there_before_run_all_are_named_in_the_head() -> 
     assert "held mean, fares, spare." in source
     assert "Before Run All, fares must be there: its cells read what no cell makes." in source
     assert "must be there" not in _source(replace(episode, handed_in=names), "ep-summary")
+
+
+def test_a_variable_that_code_may_come_to_is_told_apart_from_one_that_must_be_there() -> None:
+    episode = replace(answered(), setup=None, task=replace(answered().task, setup=""))
+    turn = episode.turns[3]
+    turn = replace(turn, result=CellResult("def f(): return spare\nfares.sum()", "ok"))
+    read = replace(episode, turns=(turn, *episode.turns[4:]), handed_in=("fares", "spare"))
+    source = _source(read, "ep-summary")
+    assert "Before Run All, fares must be there: its cells read what no cell makes." in source
+    assert "Some of its code, if it comes to that, reads spare." in source
 
 
 def test_files_that_are_too_many_to_list_are_counted() -> None:

@@ -83,15 +83,16 @@ def _one_line(message: Warning | str, *_where: object, **_line: object) -> str:
 def call(arguments: Sequence[str]) -> int:
     """Run the command line and give its exit code."""
     as_json = "--json" in arguments
+    command = next((word for word in arguments if not word.startswith("-")), "")
     try:
         code = app(arguments, prog_name="nbrefine", standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else "nbrefine"
-        wrong = UsageError(error.format_message().rstrip("."), hint=f"See `{command} --help`")
-        return trouble(wrong, as_json=as_json)
+        path = context.command_path if context else "nbrefine"
+        wrong = UsageError(error.format_message().rstrip("."), hint=f"See `{path} --help`")
+        return trouble(wrong, command=command, as_json=as_json)
     except NbrefineError as error:
-        return trouble(error, as_json=as_json)
+        return trouble(error, command=command, as_json=as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -60,29 +60,26 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an episode
 AsJson = Annotated[bool, typer.Option("--json", help="Give the result as one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no report.")]
 
-SPELLED = (
-    "accept_best",
-    "base_url",
-    "batch_size",
-    "max_attempts",
-    "max_replans",
-    "max_seconds",
-    "max_total_tokens",
-    "max_turns",
-    "rebuild_limit",
-)
-"""Settings whose option is spelled in another way than the key of a file and the argument."""
+_COMMON = ("base_url", "max_seconds", "max_total_tokens", "max_turns", "rebuild_limit")
+SPELLED = {
+    "run": _COMMON,
+    "solve": (*_COMMON, "accept_best", "max_attempts", "max_replans"),
+    "eval": ("batch_size",),
+}
+"""Command -> settings whose option is spelled in another way than the key of a file and the
+argument."""
 
 
-def spelled(told: str) -> str:
-    """Call settings by their options where a message speaks of them to who has a command line.
+def spelled(told: str, command: str) -> str:
+    """Call settings by a command's options where a message speaks of them.
 
     Where it names a line, it speaks of a file's keys.
     """
-    if re.search(r", line \d+: ", told):
+    names = SPELLED.get(command)
+    if names is None or re.search(r", line \d+: ", told):
         return told
     return re.sub(
-        rf"(?<![\w.\"'`/-])({'|'.join(SPELLED)})(?![\w=])",
+        rf"(?<![\w.\"'`/-])({'|'.join(names)})(?![\w=/]|\.\w)",
         lambda found: "--" + found[1].replace("_", "-"),
         told,
     )

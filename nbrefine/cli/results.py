@@ -49,10 +49,15 @@ def broken_off(
     error: NbrefineError,
     record: Path,
     *,
+    command: str,
     facts: Callable[[Episode, Path], Facts],
     as_json: bool,
 ) -> int:
     """Tell a trouble and, to a program, the episode that had begun; give the exit code.
+
+    Parameters
+    ----------
+    command: the one that was called.
 
     Raises
     ------
@@ -65,22 +70,28 @@ def broken_off(
         raise error
     if begun.turns:
         typer.echo(f"The episode so far is in {record}", err=True)
-    return trouble(error, facts=facts(begun, record) if as_json else None, as_json=as_json)
+    known = facts(begun, record) if as_json else None
+    return trouble(error, command=command, facts=known, as_json=as_json)
 
 
-def trouble(error: NbrefineError, *, as_json: bool, facts: Facts | None = None) -> int:
+def trouble(
+    error: NbrefineError, *, command: str, as_json: bool, facts: Facts | None = None
+) -> int:
     """Tell a trouble in one line, and to a program as JSON; give the exit code.
 
     Parameters
     ----------
+    command: the one that was called; "" where there is none.
     facts: what else the program is told.
     """
-    line = spelled(" ".join(str(error).split()))
+    # A server's words may name settings of its own, which are no options of ours.
+    ours = command if isinstance(error, UsageError) else ""
+    line = spelled(" ".join(str(error).split()), ours)
     typer.echo(f"nbrefine: {line}", err=True)
     if os.environ.get("NBREFINE_DEBUG") == "1":
         traceback.print_exception(error)
     if as_json:
-        message, hint = spelled(error.message), spelled(error.hint)
+        message, hint = spelled(error.message, ours), spelled(error.hint, ours)
         told = {"kind": type(error).__name__, "message": message, "hint": hint}
         typer.echo(json.dumps({**(facts or {}), "error": told}))
     if isinstance(error, RunStopped):

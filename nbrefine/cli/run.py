@@ -101,7 +101,7 @@ def run(
         ):
             episode = progress.follow(episode_run, max_turns=config.max_turns, quiet=quiet)
     except NbrefineError as error:
-        return broken_off(error, record, facts=summary, as_json=as_json)
+        return broken_off(error, record, command="run", facts=summary, as_json=as_json)
     if as_json:
         typer.echo(json.dumps(summary(episode, record)))
     elif not quiet:

@@ -182,7 +182,7 @@ def solve(
                 running, max_turns=config.max_turns, quiet=quiet, live=asked is None, earlier=before
             )
     except NbrefineError as error:
-        return broken_off(error, record, facts=_summary, as_json=as_json)
+        return broken_off(error, record, command="solve", facts=_summary, as_json=as_json)
     for told in () if quiet else episode.settings.get("differences", ())[known:]:
         typer.echo(f"Other than it was when the work stopped: {visible(told)}", err=True)
     if as_json:

@@ -16,8 +16,10 @@ from nbrefine.cli import call, main
 from nbrefine.cli.evaluate import evaluate
 from nbrefine.cli.options import SPELLED, spelled
 from nbrefine.cli.progress import download
+from nbrefine.cli.results import trouble
 from nbrefine.cli.run import run
 from nbrefine.cli.solve import solve
+from nbrefine.errors import ModelRequestError, UsageError
 from nbrefine.notebook import save
 from nbrefine.values import Episode, Stop, Task
 from tests.containers import Podman
@@ -208,18 +210,29 @@ def test_a_slip_in_a_command_is_told_with_what_was_meant(
 
 
 def test_settings_are_called_by_their_options_where_no_file_is_spoken_of() -> None:
-    taken = {
-        name
-        for command in (run, solve, evaluate)
-        for name in inspect.signature(command).parameters
-        if "_" in name and name not in ("as_json", "from_step")
-    }
-    assert taken == set(SPELLED)
-    assert spelled("Give max_turns or max_attempts") == "Give --max-turns or --max-attempts"
+    for name, command in {"run": run, "solve": solve, "eval": evaluate}.items():
+        taken = {each for each in inspect.signature(command).parameters if "_" in each}
+        assert taken - {"as_json", "from_step"} == set(SPELLED[name])
+    told = "Give max_turns or max_attempts"
+    assert spelled(f"{told}.", "solve") == "Give --max-turns or --max-attempts."
+    assert spelled(told, "run") == "Give --max-turns or max_attempts"
     for told in (
         "goal.yaml, line 3: max_turns: wrong",
         "max_turns=3",
         "my_max_turns",
         "a/max_turns",
+        "max_turns/a",
+        "max_turns.ipynb",
+        "batch_size must be",
     ):
-        assert spelled(told) == told
+        assert spelled(told, "solve") == told
+    assert spelled("max_turns", "") == "max_turns"
+
+
+def test_a_server_s_words_are_told_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "max_turns must be below 3"
+    assert trouble(ModelRequestError(words), command="run", as_json=True) == 3
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["error"]["message"], err) == (words, f"nbrefine: {words}\n")
+    trouble(UsageError(words), command="run", as_json=False)
+    assert capsys.readouterr().err == "nbrefine: --max-turns must be below 3\n"

@@ -25,18 +25,22 @@ def _array(walk: Walk, value: Any) -> Parts:
     plain = numpy.ndarray.view(value, numpy.ndarray)
     parts: list[Any] = [Content(_items(walk, plain))]
     if _is_masked(value):
-        parts += [value._mask, value._fill_value, bool(value._hardmask)]
+        parts += [value._mask, value._fill_value]
+        parts += ["hard"] if value._hardmask else []
     elif type(value) is not numpy.ndarray:
         own = object.__getattribute__(value, "__dict__")
         parts += [*own, *own.values()]
     # Two views of one array see each other's changes, as two names of one list do, where they
     # have items in common.
-    shared = None
+    shared, seen = None, ()
     if owner is not value:
         walk.mark(owner)
-        shared = walk.place(owner), _address(plain) - _address(owner), value.strides
-    kind = (type(value).__name__, value.flags.writeable)
-    return ("array", *kind, shared, value.shape), parts, True
+        shared = walk.place(owner)
+        begins = _address(plain) - _address(owner)
+        # What is usual is left out, and so hashes as it does in records that say no more.
+        seen = () if begins == 0 and plain.flags.c_contiguous else (begins, value.strides)
+    frozen = () if value.flags.writeable else ("frozen",)
+    return ("array", type(value).__name__, shared, value.shape, *seen, *frozen), parts, True
 
 
 def _address(array: Any) -> int:
@@ -150,8 +154,8 @@ def _index(walk: Walk, value: Any) -> Parts:
         codes = [Content(_items(walk, part)) for part in value._codes]
         return (kind, len(value)), [*value._levels, *codes, *value._names], False
     freq = getattr(value, "_freq", None)  # which its data had before pandas 3.1
-    freq = None if freq is None else freq.freqstr
-    return (kind, len(value)), [Content(_column(walk, value._data)), value._name, freq], False
+    own = [value._name] if freq is None else [value._name, freq.freqstr]
+    return (kind, len(value)), [Content(_column(walk, value._data)), *own], False
 
 
 def _column(walk: Walk, array: Any) -> Parts:
@@ -236,7 +240,7 @@ def _polars_column(walk: Walk, series: Any) -> Parts:
 
 def _arrow_table(walk: Walk, value: Any) -> Parts:
     columns: list[Any] = [Content(_chunked(walk, column)) for column in value.columns]
-    columns.append(value.schema.metadata)
+    columns += [value.schema.metadata] if value.schema.metadata else []
     return ("arrow", value.num_rows, *value.schema.names), columns, False
 
 

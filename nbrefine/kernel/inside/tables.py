@@ -32,7 +32,8 @@ def _array(walk: Walk, value: Any) -> Parts:
         parts += [*own, *own.values()]
     # Two views of one array see each other's changes, as two names of one list do, where they
     # have items in common.
-    shared, seen = None, ()
+    shared: int | None = None
+    seen: tuple[Any, ...] = ()
     if owner is not value:
         walk.mark(owner)
         shared = walk.place(owner)

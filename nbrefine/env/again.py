@@ -1,4 +1,7 @@
-"""Cells that run once more: a session that is rebuilt, or brought to where an earlier one ended."""
+"""Cells that are not a model's turn: the setup, and those that run once more.
+
+They rebuild a session, or bring one to where an earlier one ended.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,34 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nbrefine.errors import KernelError
+from nbrefine.errors import InvalidTaskError, KernelError
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.branching import copy
 from nbrefine.kernel.helper import ask
 from nbrefine.kernel.workspace.folders import Snapshot, compare, scan
+from nbrefine.outputs import CellResult
 
 _AGAIN = 60.0
 """Seconds that a cell may run when it is run again, beside ten times what all ran before."""
 
 Named = Sequence[tuple[str, str]]
 """What a cell is called in an error, and its source."""
+
+
+async def set_up(kernel: Kernel, source: str) -> CellResult:
+    """Run the setup cell of a task.
+
+    Raises
+    ------
+    InvalidTaskError: it failed.
+    """
+    result = await kernel.run(source, timeout=None)
+    if not result.ok:
+        raise InvalidTaskError(
+            f"The task's setup ended with {result.error or result.death or result.status}",
+            hint="Run the setup by itself and mend it",
+        )
+    return result
 
 
 def numbered(accepted: Sequence[str]) -> Named:

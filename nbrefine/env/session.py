@@ -15,12 +15,11 @@ from dataclasses import replace
 from typing import Literal
 
 from nbrefine._portal import Run, call_user
-from nbrefine.env.again import numbered, run_again, run_without_files
+from nbrefine.env.again import numbered, run_again, run_without_files, set_up
 from nbrefine.env.points import Acceptance, GoneOn, Place, Point, closed
 from nbrefine.env.undo import Undo, keep_before
 from nbrefine.errors import (
     BranchRefused,
-    InvalidTaskError,
     KernelDeadError,
     KernelError,
     KernelStartError,
@@ -120,16 +119,9 @@ class Session:
         ------
         InvalidTaskError: the cell failed.
         """
-        if not source:
-            return None
-        result = await self.kernel.run(source, timeout=None)
-        if not result.ok:
-            raise InvalidTaskError(
-                f"The task's setup ended with {result.error or result.death or result.status}",
-                hint="Run the setup by itself and mend it",
-            )
-        self._setup = result
-        self.here = Point((), result.timing.seconds)
+        if (result := await set_up(self.kernel, source) if source else None) is not None:
+            self._setup = result
+            self.here = Point((), result.timing.seconds)
         return result
 
     async def look(self, point: Point) -> Snapshot:

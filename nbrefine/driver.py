@@ -77,10 +77,16 @@ class EpisodeRun(Run[Episode]):
 
     `stop()` ends the current model call or cell and closes the record; the result is then the
     episode so far with the stop reason "stopped".
+
+    Parameters
+    ----------
+    earlier: how many turns it begins with, where it goes on with an episode.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, *, earlier: int = 0) -> None:
         self._driver = driver
+        self.earlier = earlier
+        """How many turns it begins with."""
         super().__init__(driver.drive(), on_stop=driver.stop)
 
     def pause(self) -> None:

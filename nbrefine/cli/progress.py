@@ -43,9 +43,7 @@ DOING = {
 }
 
 
-def follow(
-    run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True, earlier: int = 0
-) -> Episode:
+def follow(run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True) -> Episode:
     """Show a run on stderr until it has ended, and give its episode.
 
     Parameters
@@ -53,7 +51,6 @@ def follow(
     max_turns: how many turns there may be.
     quiet: whether nothing is shown.
     live: whether a terminal gets a panel; without it, lines, between which others can write.
-    earlier: how many turns it begins with, which are not told.
 
     Raises
     ------
@@ -71,7 +68,7 @@ def follow(
         ):
             _wait(run)
     else:
-        _wait(run, told=earlier)
+        _wait(run, told=run.earlier)
     return run.result()
 
 

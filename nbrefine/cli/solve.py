@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,7 +161,7 @@ def solve(
     earlier.check(goal, given)
     config = _configured(goal, given, earlier)
     record = resume or config.record or free_name(Path("episode.ipynb"))
-    before, known = earlier.before()
+    known = earlier.differences()
     asked = asking.by_terminal() if approve else None
     try:
         with (
@@ -179,7 +178,7 @@ def solve(
             stopping_on_signals(running, record) as caught,
         ):
             episode = progress.follow(
-                running, max_turns=config.max_turns, quiet=quiet, live=asked is None, earlier=before
+                running, max_turns=config.max_turns, quiet=quiet, live=asked is None
             )
     except NbrefineError as error:
         return broken_off(error, record, command="solve", facts=_summary, as_json=as_json)
@@ -188,7 +187,7 @@ def solve(
     if as_json:
         typer.echo(json.dumps(_summary(episode, record)))
     elif not quiet:
-        progress.report(episode, record, earlier=before)
+        progress.report(episode, record, earlier=running.earlier)
     if caught:
         return 128 + caught[0]
     return SOLVED if episode.solved else UNSOLVED
@@ -206,20 +205,16 @@ class Earlier:
     def path(self) -> Path | None:
         return self.resume or self.branch
 
-    def before(self) -> tuple[int, int]:
-        """Count the turns it begins with, and what is told already to be other than it was."""
+    def differences(self) -> int:
+        """Count what its record tells already to be other than it was."""
         from nbrefine.notebook import load
 
         if self.path is None:
-            return 0, 0
+            return 0
         try:
-            episode = load(self.path)
+            return len(load(self.path).settings.get("differences", ()))
         except NbrefineError:  # whoever begins says it better
-            return 0, 0
-        turns = episode.turns
-        if self.step is not None:
-            turns = tuple(takewhile(lambda turn: turn.step < (self.step or 0), turns))
-        return len(turns), len(episode.settings.get("differences", ()))
+            return 0
 
     def check(self, goal: str, given: Mapping[str, Any]) -> None:
         """Refuse what does not go with it.

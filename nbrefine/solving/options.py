@@ -19,7 +19,7 @@ Lend = tuple[Kernel, Iterable[str]]
 """A live kernel, and the names of variables of it."""
 
 
-class Surroundings(TypedDict, total=False):
+class _Around(TypedDict, total=False):
     """The kernel, the people and the limits around an agent, which no record can keep."""
 
     base_url: str | None
@@ -27,8 +27,6 @@ class Surroundings(TypedDict, total=False):
     kernel: Kernel | str | None
     """A kernelspec's name, or a live `Kernel` to work in: one that nbrefine did not start is
     branched, and accepted cells run once in it.  By default "python3", or what was recorded."""
-    lend: Lend | None
-    """A live kernel and the names of variables that are copied from it into one of ours."""
     approve: Approve | None
     """Asked in a worker thread before each cell runs; may edit it, refuse it or stop."""
     confirm: Callable[[str], bool] | None
@@ -41,8 +39,17 @@ class Surroundings(TypedDict, total=False):
     """What may be spent; checked before every model call."""
 
 
-class Options(Surroundings, Settings, total=False):
+class Surroundings(_Around, total=False):
+    """What surrounds an agent, as it has been looked at."""
+
+    lend: tuple[Kernel, tuple[str, ...]] | None
+
+
+class Options(_Around, Settings, total=False):
     """All that `solve`, `resume` and `branch_off` take beside the work and the model."""
+
+    lend: Lend | None
+    """A live kernel and the names of variables that are copied from it into one of ours."""
 
 
 def parted(options: Options) -> tuple[Surroundings, Settings]:

@@ -197,7 +197,7 @@ def begin(work: Work) -> EpisodeRun:
     Whatever keeps it from beginning, the record is let go of.
     """
     try:
-        return EpisodeRun(_driver(work))
+        return EpisodeRun(_driver(work), earlier=len(work.episode.turns) if work.episode else 0)
     except BaseException:
         if work.recorder is not None:
             work.recorder.close()
@@ -255,7 +255,6 @@ class _Solving(Driver):
 
 def _driver(work: Work) -> Driver:
     settings, recorder, around = work.settings, work.recorder, work.around
-    lend = around.get("lend")
     undo = undo_of(work.record, work.folder) if work.record is not None else None
     own = (*recorder.paths, undo.place) if recorder and undo else ()
     if work.source is not None:  # whose hidden tests a model must not read, either
@@ -263,7 +262,7 @@ def _driver(work: Work) -> Driver:
     env = MultiStepEnvironment(
         work.task,
         kernel=around.get("kernel") or "python3",
-        lend=(lend[0], tuple(lend[1])) if lend is not None else None,
+        lend=around.get("lend"),
         max_turns=settings["max_turns"],
         limits_per_step=step_limits(settings),
         max_replans=settings["max_replans"],

@@ -210,7 +210,8 @@ def test_a_slip_in_a_command_is_told_with_what_was_meant(
 
 
 def test_settings_are_called_by_their_options_where_no_file_is_spoken_of() -> None:
-    for name, command in {"run": run, "solve": solve, "eval": evaluate}.items():
+    commands: dict[str, Callable[..., int]] = {"run": run, "solve": solve, "eval": evaluate}
+    for name, command in commands.items():
         taken = {each for each in inspect.signature(command).parameters if "_" in each}
         assert taken - {"as_json", "from_step"} == set(SPELLED[name])
     told = "Give max_turns or max_attempts"

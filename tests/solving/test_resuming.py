@@ -148,6 +148,7 @@ def test_where_nothing_is_left_to_do_the_record_is_left_as_it_is(
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     # The grade is of what was there, and goes with the first turn that is added.
     run = start_resuming(record, model=[WRITE], max_turns=9)
+    assert run.earlier == len(graded.turns)
     run.pause()
     while run.activity.doing != "paused":
         assert not run.done()

@@ -9,7 +9,7 @@ import asyncio
 import filecmp
 import shutil
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,9 @@ _AGAIN = 60.0
 
 Named = Sequence[tuple[str, str]]
 """What a cell is called in an error, and its source."""
+
+After = Callable[[str, Kernel], Awaitable[None]]
+"""Awaited with a cell's name and the kernel in which it has just run again."""
 
 
 async def set_up(kernel: Kernel, source: str) -> CellResult:
@@ -48,7 +51,9 @@ def numbered(accepted: Sequence[str]) -> Named:
     return [(f"accepted cell {n}", source) for n, source in enumerate(accepted, 1)]
 
 
-async def run_again(kernel: Kernel, cells: Named, seconds: float) -> None:
+async def run_again(
+    kernel: Kernel, cells: Named, seconds: float, after: After | None = None
+) -> None:
     """Run cells once more that ran without an error.
 
     Parameters
@@ -67,6 +72,8 @@ async def run_again(kernel: Kernel, cells: Named, seconds: float) -> None:
                 f"The session cannot be rebuilt: {name}, run again, ended with {ended}",
                 hint="Choose isolation='fork', or cells that can run twice in one folder",
             )
+        if after is not None:
+            await after(name, kernel)
 
 
 async def run_without_files(
@@ -75,6 +82,8 @@ async def run_without_files(
     seconds: float,
     keep: Collection[str],
     made: Collection[str] = (),
+    *,
+    after: After | None = None,
 ) -> tuple[str, ...]:
     """Run cells once more, and throw away what they do to the working folder.
 
@@ -84,6 +93,7 @@ async def run_without_files(
     ----------
     keep: paths relative to the working folder of the files that are put back.
     made: paths of what was not there when the cells first ran, nor is it in an overlay.
+    after: called after each cell; it must leave the kernel as it is.
 
     Gives what has changed in the folder all the same, a sentence each.
     """
@@ -91,7 +101,7 @@ async def run_without_files(
     if branch is not None:
         async with branch:
             await _remove(branch, made)
-            await run_again(branch, cells, seconds)
+            await run_again(branch, cells, seconds, after)
             await _flush(branch)
             assert branch.core.layer is not None
             branch.core.layer.dropped = True
@@ -102,7 +112,7 @@ async def run_without_files(
         # Nothing is removed here: a kill would leave it so.
         kept = await asyncio.to_thread(_Kept, folder, Path(away), keep)
         try:
-            await run_again(kernel, cells, seconds)
+            await run_again(kernel, cells, seconds, after)
             await _flush(kernel)
         finally:
             told = await asyncio.to_thread(kept.put_back)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nbrefine.answers import fields_of, problem, spoken
 from nbrefine.env import written
 from nbrefine.env.attempt import tested
-from nbrefine.env.course import not_held, unmet
+from nbrefine.env.course import not_held, still_held, unmet
 from nbrefine.env.looking import Folder
 from nbrefine.env.points import Point
 from nbrefine.env.session import Session
@@ -186,13 +186,13 @@ def answered(judged: Judged, episode: Episode) -> Stop | None:
     form = "answered in the asked form"
     if steps := unmet(episode):
         return Stop("gave-up", f"{form}, but {not_held(steps)}")
-    told = "nothing else checks it"
+    told, (checks, lost) = "nothing else checks it", still_held(episode)
     if (report := judged.tests) is not None:
         told = f"{counted(report.passed, 'check')} of it held"
-    elif checks := sum(turn.tests.total for turn in episode.accepted if turn.tests is not None):
+    elif checks:
         held = f"{counted(checks, 'check')} of its steps held"
         told = f"{held}, and nothing checks the answer itself"
-    return Stop("solved", f"{form}; {told}")
+    return Stop("solved", f"{form}; {told}{lost}")
 
 
 def too_early(left: Sequence[tuple[int, Subtask]], now: Progress) -> str:

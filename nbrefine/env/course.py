@@ -156,13 +156,25 @@ def all_done(episode: Episode, report: TestReport | None = None) -> Stop:
     """
     if steps := unmet(episode):
         return Stop("gave-up", not_held(steps))
-    checks = sum(turn.tests.total for turn in episode.accepted if turn.tests is not None)
+    checks, lost = still_held(episode)
     held = [f"{counted(checks, 'check')} held"] if checks else []
     if report is not None:
         held.append(f"{counted(report.total, 'test')} of the whole task passed")
     steps_done = len(done_by(episode.turns))
-    told = f", {', '.join(held)}" if held else "; nothing checks them"
-    return Stop("solved", f"{counted(steps_done, 'step')} done{told}")
+    told = f", {', '.join(held)}" if held else "" if lost else "; nothing checks them"
+    return Stop("solved", f"{counted(steps_done, 'step')} done{told}{lost}")
+
+
+def still_held(episode: Episode) -> tuple[int, str]:
+    """Count the checks of steps that hold, and say of which steps they no longer do."""
+    known = episode.settings.get("lost_checks", ())
+    turns = [turn for turn in episode.accepted if turn.tests is not None]
+    held = sum(turn.tests.total for turn in turns if turn.tests and turn.step not in known)
+    lost = sorted({turn.step for turn in turns if turn.step in known})
+    if not lost:
+        return held, ""
+    of = " and ".join(f"step {number}" for number in lost)
+    return held, f"; the checks of {of} no longer hold since it was gone on with"
 
 
 def noted(episode: Episode, head: str, rest: str) -> Episode:

@@ -217,9 +217,8 @@ class MultiStepEnvironment(LiveEnvironment):
             differences: tuple[str, ...] = ()
         else:
             episode = replace(earlier, task=task, stop=None, answer=None)
-            differences = await bring_to(session, self._folder(task), episode)
-            told = (*episode.settings.get("differences", ()), *differences)
-            episode = replace(episode, settings={**episode.settings, "differences": list(told)})
+            brought = await bring_to(session, self._folder(task), episode, self._test_timeout)
+            episode, differences = brought.noted(episode), brought.differences
         point = session.here
         seen = await session.look(point)
         await session.prepare()
@@ -355,13 +354,15 @@ class MultiStepEnvironment(LiveEnvironment):
         newest = episode.turns[-1] if episode.turns else None
         messages: tuple[Message, ...] = ()
         if not over:
+            wrote = [each.path for each in episode.artifacts]
+            there = await self._folder(episode.task).described(wrote)
             drawn = pictures(newest.result) if newest is not None and self._images else ()
             messages = brief(
                 episode.task,
                 episode.plans,
                 episode.turns,
                 now,
-                Seen(at.shown, await self._folder(episode.task).described(), drawn),
+                Seen(at.shown, there.folder, there.elsewhere, images=drawn),
                 wants=wants,
                 may_plan=may_plan,
                 tools=self._tools,

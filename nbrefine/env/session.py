@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal
 
 from nbrefine._portal import Run, call_user
-from nbrefine.env.again import numbered, run_again, run_without_files, set_up
+from nbrefine.env.again import After, numbered, run_again, run_without_files, set_up
 from nbrefine.env.points import Acceptance, GoneOn, Place, Point, closed
 from nbrefine.env.undo import Undo, keep_before
 from nbrefine.errors import (
@@ -363,17 +363,17 @@ class Session:
         accepted: Sequence[CellResult],
         keep: Collection[str],
         files: Mapping[str, str],
+        after: After | None = None,
     ) -> GoneOn:
         """Run the setup and the accepted cells of an earlier session again.
 
-        What they do to the working folder is thrown away: they run in an overlay, or files are
-        put back that they have changed.
+        What they do to the working folder is thrown away, in an overlay or by putting files back.
 
         Parameters
         ----------
         setup, accepted: how they went then, the accepted ones in order.
-        keep: paths relative to the working folder of the files that are put back.
         files: what the accepted cells first did to each file.
+        keep, after: see `run_without_files`.
 
         Raises
         ------
@@ -386,8 +386,9 @@ class Session:
         point.files = files
         async with self._lock:
             self._setup = setup
+            cells += numbered(sources)
             problems = await run_without_files(
-                self.kernel, [*cells, *numbered(sources)], point.seconds, keep, point.made
+                self.kernel, cells, point.seconds, keep, point.made, after=after
             )
             self.here, self._intact, self._epoch = point, True, self.kernel.epoch
         return GoneOn(point, problems)

@@ -112,7 +112,50 @@ def test_what_became_other_than_it_was_is_told(tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("4")
     with MultiStepEnvironment(task, cwd=tmp_path) as env:
         _, info = env.reset(options={"episode": episode_of(state)})
-    assert info["differences"] == ("rows is list of length 4, not list of length 3",)
+    assert info["differences"] == (
+        "rows is list of length 4, not list of length 3",
+        "a check of step 1 no longer holds: len(rows) == 3",
+    )
+
+
+def test_checks_are_asked_again_where_their_cell_ran_and_leave_nothing(tmp_path: Path) -> None:
+    check = "int(open('n.txt').read()) == 3 and rows.pop() == 0 and total == 0"
+    task = Task(
+        "Sum",
+        subtasks=(
+            Subtask("Begin", postconditions=(holds("total == 0"),)),
+            Subtask("Go on", postconditions=(holds("total == 1"),)),
+            Subtask("Rows", postconditions=(holds(check.replace("total == 0", "total == 2")),)),
+            Subtask("End", postconditions=(holds("total == 3"),)),
+        ),
+    )
+    (tmp_path / "n.txt").write_text("3")
+    with MultiStepEnvironment(task, cwd=tmp_path) as env:
+        state, _ = env.reset()
+        for code in ("total = 0", "total = 1", "total = 2; rows = [0]"):
+            state = env.step(state, cell(code)).next_state
+    earlier = episode_of(state)
+    assert len(earlier.accepted) == 3
+    with MultiStepEnvironment(task, cwd=tmp_path) as env:
+        _, info = env.reset(options={"episode": earlier})
+    assert info["differences"] == ()  # rows has its item still
+    (tmp_path / "n.txt").write_text("4")  # nothing of the state tells it
+    with MultiStepEnvironment(task, cwd=tmp_path) as env:
+        state, info = env.reset(options={"episode": earlier})
+        assert len(info["differences"]) == 1
+        assert "a check of step 3 no longer holds: int(open(" in info["differences"][0]
+        state = env.step(state, cell("total = 3")).next_state
+    stop = episode_of(state).stop
+    assert stop is not None
+    assert stop.detail == (
+        "4 steps done, 3 checks held; the checks of step 3 no longer hold since it was gone on with"
+    )
+    (tmp_path / "n.txt").write_text("3")
+    unfinished = replace(episode_of(state), turns=episode_of(state).turns[:3], stop=None)
+    assert unfinished.settings["lost_checks"] == [3]
+    with MultiStepEnvironment(task, cwd=tmp_path) as env:
+        state, _ = env.reset(options={"episode": unfinished})
+    assert episode_of(state).settings["lost_checks"] == []
 
 
 def test_a_cell_that_fails_now_is_the_host_s_trouble(tmp_path: Path) -> None:

@@ -91,6 +91,12 @@ def test_the_first_prompt_has_the_goal_what_there_is_and_how_to_answer() -> None
     )
 
 
+def test_data_files_that_lie_elsewhere_have_a_heading_of_their_own() -> None:
+    text = told(seen=Seen(files="notes.txt (3 B)", data="../a.csv (8 B)"))
+    assert "Data files:\n<files>\n../a.csv (8 B)\n</files>\n\nFiles in the working folder:" in text
+    assert "Files in the working" not in told(seen=Seen(data="../a.csv (8 B)"))
+
+
 def test_the_name_that_the_tests_call_is_told() -> None:
     task = Task("Add.", tests="def check(f):\n    assert f(1, 2) == 3", entry_point="add")
     assert "The tests call `add`.\n\nAt the end these tests must pass:" in told(task=task)

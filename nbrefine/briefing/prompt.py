@@ -71,6 +71,8 @@ class Seen:
     """In a few lines; see `nbrefine.kernel.state.namespace.describe`."""
     files: str = ""
     """The working folder in a few lines."""
+    data: str = ""
+    """The data files that lie elsewhere, in a few lines."""
     images: tuple[Image, ...] = ()
     """What the newest cell has drawn, for models that take pictures."""
 
@@ -163,6 +165,8 @@ def _standing(number: int, now: Progress) -> str:
 
 def _seen(seen: Seen) -> list[str]:
     parts = []
+    if seen.data:
+        parts.append(f"Data files:\n{fence_output(seen.data, name='files')}")
     if seen.files:
         parts.append(f"Files in the working folder:\n{fence_output(seen.files, name='files')}")
     if seen.variables:

@@ -40,6 +40,9 @@ READ = 50_000_000
 LISTED = 30
 """Files of a folder, and as many data files, that are listed."""
 
+COLUMNS, ROWS = 1, 2
+"""Lines about a table that tell its columns, and its first row besides."""
+
 LOOKED_AT = 200
 """Files of a folder of which it is asked whether they are about the work, and no data of it."""
 
@@ -81,6 +84,16 @@ async def variable(kernel: Kernel, name: str) -> Seen:
     return Seen(line, found.text or rest)
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What files there are, a line or more for each."""
+
+    folder: str = ""
+    """Those of the working folder, the data files first."""
+    elsewhere: str = ""
+    """The data files that lie outside of it, or where it is not known."""
+
+
 class Folder:
     """A working folder, and the data files of a task that may lie elsewhere.
 
@@ -106,9 +119,17 @@ class Folder:
         self._ignore = ignore
         self._goal = goal
 
-    async def described(self) -> str:
-        """Tell what is there in a few lines, the data files first."""
-        return await asyncio.to_thread(self._described)
+    async def described(self, written: Collection[str] = ()) -> Listing:
+        """Tell what is there in a few lines.
+
+        The first row is shown of the task's data files and of those that cells have written.  Of
+        other tables it tells the columns where the task names no data, and else none of that.
+
+        Parameters
+        ----------
+        written: paths relative to the folder, of the files that accepted cells wrote.
+        """
+        return await asyncio.to_thread(self._described, frozenset(written))
 
     async def read(self, path: str, start: int = 1) -> Seen:
         """Give some lines of a text file.
@@ -166,36 +187,53 @@ class Folder:
         found = (_artifact(self._path, path) for path in sorted(set(paths)))
         return tuple(artifact for artifact in found if artifact is not None)
 
-    def _described(self) -> str:
+    def _described(self, written: Collection[str]) -> Listing:
         if self._path is None:
-            return "\n".join(self._data)
-        lines = [self._line(name, self._path / name) for name in self._data[:LISTED]]
-        if more := len(self._data) - LISTED:
-            lines += [f"… and {more:,} more data files"] if more > 0 else []
-        found = scan(self._path, ignore=self._ignore)
+            return Listing(elsewhere="\n".join(self._data))
+        within = [name for name in self._data if self._lies_within(name)]
+        others = [name for name in self._data if name not in within]
+        listed = [*self._data_lines(within), *self._other_lines(self._path, written)]
+        return Listing(_safe("\n".join(listed)), _safe("\n".join(self._data_lines(others))))
+
+    def _lies_within(self, name: str) -> bool:
+        assert self._path is not None
+        place = self._path / name
+        return self._holds(Path(os.path.normpath(place))) or self._holds(_real(place))
+
+    def _data_lines(self, names: Sequence[str]) -> list[str]:
+        assert self._path is not None
+        lines = [self._line(name, self._path / name, ROWS) for name in names[:LISTED]]
+        more = len(names) - LISTED
+        return [*lines, f"… and {more:,} more data files"] if more > 0 else lines
+
+    def _other_lines(self, folder: Path, written: Collection[str]) -> list[str]:
+        found = scan(folder, ignore=self._ignore)
         if found.problem:
-            return "\n".join([*lines, f"The working folder was not listed: {found.problem}"])
-        places = (_real(self._path / name) for name in self._data)
-        given = {str(each.relative_to(self._path)) for each in places if self._holds(each)}
+            return [f"The working folder was not listed: {found.problem}"]
+        places = (_real(folder / name) for name in self._data)
+        given = {str(each.relative_to(folder)) for each in places if self._holds(each)}
         others = [
             path
             for path, (entry, _) in sorted(found.entries.items())
             if entry.kind == "file" and path not in given
         ]
-        own = {path for path in others[:LOOKED_AT] if is_own(self._path / path, self._goal)}
+        own = {path for path in others[:LOOKED_AT] if is_own(folder / path, self._goal)}
         others = [path for path in others if path not in own]
-        lines += [self._line(path, self._path / path) for path in others[:LISTED]]
-        if more := len(others) - LISTED:
-            lines += [f"… and {more:,} more files"] if more > 0 else []
-        return _safe("\n".join(lines))
+        told = 0 if self._data else COLUMNS
+        lines = [
+            self._line(path, folder / path, ROWS if path in written else told)
+            for path in others[:LISTED]
+        ]
+        more = len(others) - LISTED
+        return [*lines, f"… and {more:,} more files"] if more > 0 else lines
 
-    def _line(self, name: str, path: Path) -> str:
+    def _line(self, name: str, path: Path, lines: int) -> str:
         try:
             size = path.stat().st_size
         except OSError:
             return f"{_in_a_line(name)} (not there)"
         told = f"{_in_a_line(name)} ({_size(size)})"
-        table = [_shown(line) for line in _table(path)]
+        table = [_shown(line) for line in _table(path)[:lines]] if lines else []
         return "\n  ".join([f"{told}: {table[0]}", *table[1:]]) if table else told
 
     def _read(self, name: str, start: int) -> Seen:

@@ -13,7 +13,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nbrefine.env.looking import LINES, LISTED, Folder, Seen, pictures, told_pictures
+from nbrefine.env.looking import (
+    LINES,
+    LISTED,
+    Folder,
+    Listing,
+    Seen,
+    pictures,
+    told_pictures,
+)
 from nbrefine.files import FileChange, FileChanges
 from nbrefine.outputs import CellResult, Display, Stream
 
@@ -22,6 +30,10 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
+
+
+def listed(folder: Folder, *written: str) -> str:
+    return run(folder.described(written)).folder
 
 
 def read(folder: Folder, path: str, start: int = 1) -> Seen:
@@ -111,7 +123,7 @@ def test_what_is_no_file_of_the_folder_is_neither_waited_for_nor_followed(tmp_pa
     (folder / "self.csv").symlink_to("self.csv")
     (folder / "away.csv").symlink_to(secret)
     data = Folder(folder, data=["pipe.csv", "self.csv"])
-    assert run(data.described()).splitlines() == ["pipe.csv (0 B)", "self.csv (not there)"]
+    assert listed(data).splitlines() == ["pipe.csv (0 B)", "self.csv (not there)"]
     names = ["pipe.csv", "self.csv", "x" * 5_000, "/".join(["x" * 200] * 50), "self.csv/x"]
     assert [read(data, name).found for name in names] == [False] * 5
     assert max(len(read(data, name).title) for name in names) < 400
@@ -122,14 +134,14 @@ def test_a_name_stays_in_its_line(tmp_path: Path) -> None:
     (tmp_path / "a\nb.csv").write_text("h\n")
     (tmp_path / "c\x1b[31m").write_text("red")
     folder = Folder(tmp_path)
-    assert run(folder.described()).splitlines() == ["a\\nb.csv (2 B): h", "c\\x1b[31m (3 B)"]
+    assert listed(folder).splitlines() == ["a\\nb.csv (2 B): h", "c\\x1b[31m (3 B)"]
     assert read(folder, "a\nb.csv").title == "a\\nb.csv (2 B), lines 1 to 1 of 1"
     assert read(folder, ".").text == "a\\nb.csv\nc\\x1b[31m"
 
 
 def test_many_data_files_are_counted(tmp_path: Path) -> None:
     folder = Folder(tmp_path, data=[f"{n}.csv" for n in range(LISTED + 3)])
-    assert run(folder.described()).splitlines()[-1] == "… and 3 more data files"
+    assert listed(folder).splitlines()[-1] == "… and 3 more data files"
 
 
 def test_secrets_in_files_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +150,7 @@ def test_secrets_in_files_are_not_shown(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "t.csv").write_text("violets-and-roses,b\n")
     folder = Folder(tmp_path)
     assert read(folder, "log.txt").text == "key [redacted:SHOP_API_KEY] was used"
-    assert "violets" not in run(folder.described())
+    assert "violets" not in listed(folder)
 
 
 def test_the_folder_is_listed_data_files_first_and_tables_with_their_columns(
@@ -149,7 +161,7 @@ def test_the_folder_is_listed_data_files_first_and_tables_with_their_columns(
     (tmp_path / "sub" / "notes.txt").write_text("n" * 2500)
     (tmp_path / "record.ipynb").write_text("{}")
     folder = Folder(tmp_path, data=["z.csv", "gone.csv"], ignore=["record.ipynb"])
-    assert run(folder.described()).splitlines() == [
+    assert listed(folder).splitlines() == [
         "z.csv (8 B): a;b",
         "  first row: 1;2",
         "gone.csv (not there)",
@@ -157,8 +169,41 @@ def test_the_folder_is_listed_data_files_first_and_tables_with_their_columns(
     ]
     for n in range(LISTED + 5):
         (tmp_path / f"f{n:02}").touch()
-    assert run(folder.described()).splitlines()[-1] == "… and 6 more files"
-    assert run(Folder(None, data=["z.csv"]).described()) == "z.csv"
+    assert listed(folder).splitlines()[-1] == "… and 6 more files"
+    assert run(Folder(None, data=["z.csv"]).described()) == Listing(elsewhere="z.csv")
+
+
+def test_of_what_is_no_data_a_row_is_shown_only_where_a_cell_wrote_it(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "pay.csv").write_text("c,d\n3,4\n")
+    (tmp_path / "pay.jsonl").write_text('{"c": 3}\n')
+    data = Folder(tmp_path, data=["./orders.csv"])
+    assert listed(data).splitlines() == [
+        "./orders.csv (8 B): a,b",
+        "  first row: 1,2",
+        "pay.csv (8 B)",
+        "pay.jsonl (9 B)",
+    ]
+    assert "pay.csv (8 B): c,d\n  first row: 3,4\n" in listed(data, "pay.csv")
+    assert listed(Folder(tmp_path), "pay.csv").splitlines() == [
+        "orders.csv (8 B): a,b",
+        "pay.csv (8 B): c,d",
+        "  first row: 3,4",
+        "pay.jsonl (9 B): columns: c",
+    ]
+
+
+def test_data_files_that_lie_elsewhere_are_told_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (tmp_path / "z.csv").write_text("a,b\n1,2\n")
+    (folder / "way.csv").symlink_to(tmp_path / "z.csv")
+    (folder / "x.csv").write_text("c\n")
+    names = ["../z.csv", "way.csv", str(folder / "x.csv")]
+    assert run(Folder(folder, data=names).described()) == Listing(
+        folder=f"way.csv (8 B): a,b\n  first row: 1,2\n{folder}/x.csv (2 B): c",
+        elsewhere="../z.csv (8 B): a,b\n  first row: 1,2",
+    )
 
 
 def test_artifacts_are_the_files_that_were_written_as_they_are_now(tmp_path: Path) -> None:

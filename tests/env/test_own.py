@@ -17,7 +17,7 @@ GOAL = "Sum up the orders.\nBy region."
 
 
 def listed(folder: Path, goal: str = GOAL) -> list[str]:
-    told = asyncio.run(Folder(folder, goal=goal).described())
+    told = asyncio.run(Folder(folder, goal=goal).described()).folder
     return [line.partition(" ")[0] for line in told.splitlines() if not line.startswith(" ")]
 
 

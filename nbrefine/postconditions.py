@@ -95,7 +95,6 @@ def frame(
             f"The columns of a frame are a list of names, not {_cited(columns)}",
             hint='Write them as ["age", "fare"]',
         )
-    # One condition is one assert, so that it counts as one test; the part that fails is told.
     parts = [f"{_text(column)} in {value}.columns" for column in columns]
     parts = parts or [f"len({value}.columns) >= 1"]
     parts.append(f"len({value}) {'>=' if least else '=='} {count}")
@@ -103,7 +102,30 @@ def frame(
     told = f"{name.strip()} is a data frame with {number}"
     if columns:
         told += f" and the column{'' if len(columns) == 1 else 's'} {', '.join(columns)}"
-    return Postcondition(f"assert {' and '.join(parts)}", told)
+    # One condition is one assert, so that it counts as one test; what is wrong is told at once.
+    why = _wrong_with(name.strip(), value, count, least, columns)
+    return Postcondition(f"assert bool({' and '.join(parts)}), {why}", told)
+
+
+def _wrong_with(name: str, value: str, count: int, least: bool, columns: Sequence[str]) -> str:
+    """Give an expression that tells what is wrong with a frame; its names are of its own scope."""
+    shown = "".join(c if c.isprintable() else " " for c in name)
+    has = f"{' '.join(shown.split())} has "
+    short = f"at least {count:,} were expected" if least else f"not {count:,}"
+    rows = "{len(table):,} row{'s'[len(table) == 1:]}, " + short
+    rows = _text(has.replace("{", "{{").replace("}", "}}") + rows)
+    wrong = [f"(len(table) {'<' if least else '!='} {count}, f{rows}),"]
+    lets = [f"for table in [{value}]"]
+    if columns:
+        asked = ", ".join(map(_text, columns))
+        lets.append(f"for missing in [[name for name in [{asked}] if name not in table.columns]]")
+        wrong.append('(missing, "columns missing: " + ", ".join(missing)),')
+        wrong.append('(missing, "it has: " + ", ".join(f"{name}" for name in table.columns)),')
+    else:
+        wrong.append(f"(len(table.columns) < 1, {_text(has + 'no columns')}),")
+    tells = [f"    {line}" for line in wrong]
+    lines = ["told", *lets, "for wrong, told in [", *tells, "]", "if wrong"]
+    return "\n    ".join(['"; ".join(', *lines]) + "\n)"
 
 
 def in_range(

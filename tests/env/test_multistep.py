@@ -386,12 +386,36 @@ def test_stepping_twice_from_one_state_gives_two_futures(kernel: Kernel) -> None
             assert result.text == f"{length}\n"
 
 
+def test_rows_of_files_that_nobody_named_are_not_shown(kernel: Kernel, folder: Path) -> None:
+    """A prompt may leave the machine."""
+    (folder / "orders.csv").write_text("region,n\nNorth,10\n")
+    (folder / "private.csv").write_text("name,salary\nAda,9000\n")
+    elsewhere = folder.parent / "elsewhere.csv"
+    elsewhere.write_text("k,v\n1,2\n")
+    task = Task("Sum up", files=("orders.csv", str(elsewhere)))
+    with MultiStepEnvironment(task, kernel=kernel) as env:
+        before = prompt(driven(env))
+        after = prompt(driven(env, cell("open('mine.csv', 'w').write('shop,sum\\nSouth,5\\n')")))
+    data, _, listed = before.partition("Files in the working folder:")
+    listed = listed.partition("</files")[0]
+    listing = data.rpartition("Data files:")[2]
+    assert f"{elsewhere} (8 B): k,v\n  first row: 1,2" in listing
+    assert "orders" not in listing
+    assert "orders.csv (18 B): region,n\n  first row: North,10" in listed
+    assert "private.csv (21 B)\n" in listed
+    assert "elsewhere" not in listed
+    assert "mine.csv (17 B): shop,sum\n  first row: South,5" in after
+    assert not any(secret in text for text in (before, after) for secret in ("Ada", "salary"))
+
+
 def test_a_frame_is_checked_by_its_columns(kernel: Kernel) -> None:
     checks = (frame("df", rows=2, columns=["a", "c"]),)
     task = Task("Make df", subtasks=(Subtask("Make df", postconditions=checks),))
     with MultiStepEnvironment(task, kernel=kernel) as env:
-        state = driven(env, cell("import pandas as pd\ndf = pd.DataFrame({'a': [1, 2]})"))
-        assert '"c" in df.columns' in newest(state).feedback
+        state = driven(env, cell("import pandas as pd\ndf = pd.DataFrame({'a': [1]})"))
+        told = "message: df has 1 row, not 2; columns missing: c; it has: a"
+        assert told in newest(state).feedback
+        assert "got:" not in newest(state).feedback
         state = env.step(
             state, cell("import pandas as pd\ndf = pd.DataFrame({'a': [1, 2], 'c': 0})")
         ).next_state

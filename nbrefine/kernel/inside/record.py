@@ -99,6 +99,8 @@ class Recorder:
         text = "" if message is None else cut(_text(message), VALUE)
         if not text:
             text = self._difference()
+        elif got in ("True", "False") and expected in ("a true value", "a false value"):
+            got = expected = ""  # which say less than the words do
         return Failed(detail.expression, got, expected, text)
 
     @staticmethod

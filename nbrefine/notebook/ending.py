@@ -96,6 +96,9 @@ def _final(episode: Episode) -> Cell:
     if best is not None and best.tests is not None and best.tests.cases and not episode.plans:
         header, rows = wording.matrix([best])
         parts.append(table(header, [[plain(name), *words] for name, *words in rows]))
+    if other := wording.differences(episode):
+        parts.append("When the episode was gone on with, this was other than recorded:")
+        parts.append("\n".join(f"- {plain(told, 400)}" for told in other))
     if files := steps.files_of(episode):
         parts.append("Files that accepted cells left:")
         rows = [[plain(path, 400), size, f"`{sha256}`"] for path, size, sha256 in files]

@@ -80,7 +80,7 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
     name = kernel.display_name or kernel.name
     version = f"{kernel.language} {kernel.language_version}".strip()
     found = [
-        ("Model", episode.model),
+        ("Model", _models(episode)),
         ("Kernel", "" if kernel == KernelInfo() else ", ".join(filter(None, (name, version)))),
         ("Tests", tests(chosen) if chosen and not episode.plans else ""),
         ("Hidden tests", "in the metadata, not shown" if episode.task.hidden_tests else ""),
@@ -89,8 +89,38 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
         ("Time", f"{episode.seconds:.1f} s"),
         ("Seed", "none" if episode.seed is None else str(episode.seed)),
         ("Recorded", f"{_moment(episode.created)} by nbrefine {episode.version}".strip()),
+        ("Other when gone on with", "; ".join(differences(episode))),
     ]
     return [(label, fact) for label, fact in found if fact]
+
+
+def _models(episode: Episode) -> str:
+    """Name the model, or, where several have replied, each with its turns."""
+    turns: dict[str, list[int]] = {}
+    for turn in episode.turns:
+        if turn.reply is not None:
+            turns.setdefault(turn.reply.model or episode.model, []).append(turn.number)
+    if len(turns) < 2:
+        return episode.model
+    return "; ".join(f"{model} ({_turns(numbers)})" for model, numbers in turns.items())
+
+
+def _turns(numbers: Sequence[int]) -> str:
+    """Name turns: "turn 2", "turns 1-3, 5"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    told = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return f"turn{'s' if len(numbers) > 1 else ''} {', '.join(told)}"
+
+
+def differences(episode: Episode) -> list[str]:
+    """Say how session and files were other than recorded when the episode was gone on with."""
+    told = episode.settings.get("differences", ())
+    return [one_line(str(each), 400) for each in told] if isinstance(told, list | tuple) else []
 
 
 def _helpers(episode: Episode) -> str:

@@ -17,6 +17,7 @@ from nbrefine.briefing.amending import amended
 from nbrefine.driver import EpisodeRun
 from nbrefine.env.course import pending
 from nbrefine.errors import RecordError, UsageError
+from nbrefine.inputs import data_files
 from nbrefine.kernel import Kernel
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.notebook import Recorder, gaps_of, load
@@ -50,7 +51,7 @@ def start_resuming(
     ------
     RecordError: the path holds no episode, or a run is recording there at this moment.
     UsageError: the episode is solved or was answered, is not one of `solve`, or needs what is not
-        given; from the running episode, also where nothing is left to do.
+        given or there; from the running episode, also where nothing is left to do.
     """
     path = Path(path)
     before = _of_solve(path)
@@ -107,13 +108,15 @@ def start_branching(
     Raises
     ------
     RecordError: the path holds no episode, or the new one cannot be recorded.
-    UsageError: there is no such step, the episode is not one of `solve`, or it needs what is not
-        given.
+    UsageError: there is no such step, the episode is not one of `solve`, it needs what is not
+        given or there, or the turns that are taken over are as many as there may be.
     """
     path, record = Path(path), Path(record)
     if os.path.realpath(path) == os.path.realpath(record):
         raise UsageError("The new episode would replace the old one", hint="Choose another name")
     episode = _of_solve(path)
+    if isinstance(step, bool) or not isinstance(step, int):
+        raise UsageError(f"step is {step!r}, but a number is wanted", hint="Give it as 2, say")
     begun = _up_to(episode, step, instruction)
     recorder = Recorder(record, overwrite=overwrite)
     return _go_on(
@@ -241,6 +244,8 @@ def _go_on(
             told["model"] = recorded["model"]  # of a script, what it gives is no name
         _check_given(episode, around)
         taken_up = complete(settings, recorded=recorded)
+        _check_turns(episode, taken_up["max_turns"])
+        _check_files(episode, path.parent / recorded.get("folder", "."))
     except BaseException:
         recorder.close()
         raise
@@ -292,6 +297,22 @@ def _check_given(episode: Episode, around: Surroundings) -> None:
             "The episode began in a kernel that was handed in",
             hint="Give that one, as the episode has left it: kernel= or --connect",
         )
+
+
+def _check_turns(episode: Episode, max_turns: Any) -> None:
+    """Refuse a new episode that has no turn left; of one that is resumed its stop says it."""
+    taken = len(episode.turns)
+    if episode.stop is None and taken and isinstance(max_turns, int) and max_turns <= taken:
+        over = "1 turn is" if taken == 1 else f"{taken} turns are"
+        raise UsageError(
+            f"max_turns is {max_turns}, and {over} taken over", hint=f"Give at least {taken + 1}"
+        )
+
+
+def _check_files(episode: Episode, folder: Path) -> None:
+    """Refuse to go on without the data, except where accepted cells have taken it away."""
+    own = {change.path for turn in episode.accepted if turn.files for change in turn.files.changes}
+    data_files([folder / name for name in episode.task.files if name not in own], folder)
 
 
 def _origin(recorded: dict[str, Any]) -> dict[str, Any]:

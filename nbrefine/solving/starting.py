@@ -127,7 +127,7 @@ def _task(
         raise UsageError("The task has subtasks of its own", hint="Give subtasks only once")
     if task.answer is not None and answer is not None:
         raise UsageError("The task has an answer form of its own", hint="Give answer only once")
-    steps = task.subtasks or (subtasks_of(list(subtasks), origin="task") if subtasks else ())
+    steps = task.subtasks or (subtasks_of(subtasks, origin="task") if subtasks else ())
     form = task.answer if answer is None else answer_form(answer)
     if form is None and not steps:
         form = fields_form(task.prompt) or AnswerForm()

@@ -279,7 +279,7 @@ def _row(episode: Episode, turn: Turn) -> dict[str, Any]:
     return {
         "episode": episode.id,
         "task": episode.task.id,
-        "model": episode.model,
+        "model": (turn.reply.model if turn.reply else "") or episode.model,
         "turn": turn.number,
         "kind": turn.kind,
         "step": turn.step,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import nbrefine
 from nbrefine.errors import NbrefineError, RecordError, UsageError
@@ -15,8 +18,16 @@ from nbrefine.kernel import Kernel
 from nbrefine.loop import refine
 from nbrefine.notebook import Recorder, wording
 from nbrefine.notebook.line import line
-from nbrefine.solving import branch_off, resume, solve, start_resuming, start_solving
+from nbrefine.solving import (
+    branch_off,
+    resume,
+    solve,
+    start_branching,
+    start_resuming,
+    start_solving,
+)
 from nbrefine.values import Episode, GradeNote, Message
+from nbrefine.views.terminal import show
 
 STEPS: list[dict[str, Any]] = [
     {"goal": "Begin a list.", "check": "items == ['a']"},
@@ -96,9 +107,64 @@ def test_what_is_other_than_it_was_stands_in_the_record(tmp_path: Path) -> None:
     (tmp_path / "given.txt").write_text("12")
     episode = resume(record, model=["```python\ntotal = 0\n```"], max_turns=2)
     assert episode.solved
-    assert nbrefine.load(record).settings["differences"] == [
-        "n is list of length 2, not list of length 1"
-    ]
+    told = "n is list of length 2, not list of length 1"
+    assert nbrefine.load(record).settings["differences"] == [told]
+    cells = {
+        cell["id"]: "".join(cell["source"]) for cell in json.loads(record.read_text())["cells"]
+    }
+    assert f"| Other when gone on with | {told} |" in cells["ep-summary"]
+    assert f"\n- {told}" in cells["ep-final"]
+    page = StringIO()
+    show(record, console=Console(file=page, width=100))
+    assert told in page.getvalue()
+
+
+def test_several_models_are_named_with_their_turns(
+    tmp_path: Path, two_done: Callable[[Path], Path]
+) -> None:
+    episode = nbrefine.load(two_done(tmp_path))
+    assert dict(wording.facts(episode))["Model"] == episode.model
+    turns = tuple(
+        replace(turn, reply=replace(turn.reply, model=name))
+        for turn, name in zip(episode.turns, ("first", "second", "first"), strict=True)
+        if turn.reply is not None
+    )
+    episode = replace(episode, turns=turns, model="first")
+    assert [row["model"] for row in episode.to_rows()] == ["first", "second", "first"]
+    assert dict(wording.facts(episode))["Model"] == "first (turns 1, 3); second (turn 2)"
+
+
+def test_checks_that_no_longer_hold_are_not_counted_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "given.txt").write_text("1")
+    record = tmp_path / "e.ipynb"
+    steps = [{"goal": "Read.", "check": "len(n) == 1"}, {"goal": "Sum.", "check": "total == 0"}]
+    read = "```python\nn = [0] * len(open('given.txt').read())\n```"
+    solve("Count.", subtasks=steps, answer="text", model=[read], max_turns=1, record=record)
+    (tmp_path / "given.txt").write_text("12")
+    summed = "```python\ntotal = 0\nprint('ANSWER:', total)\n```"
+    episode = resume(record, model=[summed], max_turns=2)
+    assert episode.stop is not None
+    assert episode.stop.detail == (
+        "answered in the asked form; 1 check of its steps held, and nothing checks the answer "
+        "itself; the checks of step 1 no longer hold since it was gone on with"
+    )
+    assert "a check of step 1 no longer holds: len(n) == 1" in episode.settings["differences"]
+
+
+def test_data_that_is_gone_is_told_before_anything_runs(tmp_path: Path) -> None:
+    data = tmp_path / "orders.csv"
+    data.write_text("a\n1\n")
+    record = tmp_path / "e.ipynb"
+    read = "```python\nn = len(open('orders.csv').readlines())\n```"
+    solve("Count.", data=data, subtasks=["Read.", "Say."], model=[read], max_turns=1, record=record)
+    data.unlink()
+    before = record.read_bytes()
+    with pytest.raises(UsageError, match=r"There is no data file .*orders\.csv"):
+        start_resuming(record, model=[read], max_turns=3)
+    with pytest.raises(UsageError, match=r"There is no data file .*orders\.csv"):
+        start_branching(record, 1, record=tmp_path / "new.ipynb", model=[read])
+    assert [path.name for path in tmp_path.iterdir()] == ["e.ipynb"]
+    assert record.read_bytes() == before
 
 
 def test_what_cannot_be_gone_on_with_is_refused_and_left_as_it_is(
@@ -123,6 +189,8 @@ def test_what_cannot_be_gone_on_with_is_refused_and_left_as_it_is(
         resume(record, model=[WRITE], kernel=kernel)
     with pytest.raises(UsageError, match=r"has no step 4.*steps 1 to 2"):
         branch_off(record, 4, record=tmp_path / "new.ipynb", model=[WRITE])
+    with pytest.raises(UsageError, match="a number is wanted"):
+        branch_off(record, "2", record=tmp_path / "new.ipynb", model=[WRITE])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="replace the old one"):
         branch_off(record, 2, record=record, model=[WRITE])
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -143,7 +211,7 @@ def test_where_nothing_is_left_to_do_the_record_is_left_as_it_is(
     for settings in (unchanged, {"max_attempts": 9}):
         with pytest.raises(UsageError, match=r"Nothing is left to do: the limit of turns \(3\)"):
             resume(record, model=[WRITE], **settings)
-        with pytest.raises(UsageError, match="Nothing is left to do"):
+        with pytest.raises(UsageError, match=r"1 turn is taken over\. Give at least 2"):
             branch_off(record, 2, record=new, model=[ON], max_turns=1, **settings)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     # The grade is of what was there, and goes with the first turn that is added.

@@ -115,3 +115,5 @@ def test_what_is_given_twice_is_refused() -> None:
         start_solving("x", model=["x"], max_turn=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="The goal is blank"):
         start_solving(" ", model=["x"])
+    with pytest.raises(UsageError, match="The steps are a list, not 'make x'"):
+        start_solving("x", subtasks="make x", model=["x"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -37,8 +38,9 @@ def solve(
     answer: Annotated[
         str | None,
         typer.Option(
-            help="Form of the answer: text, value, fields:NAME,NAME or files:PATH,PATH.  [default: "
-            "what the goal asks for as @name[value], else text]"
+            help="Form of the answer: text, value (the variable `answer`), value:NAME, "
+            "fields:NAME,NAME or files:PATH,PATH.  [default: what the goal asks for as "
+            "@name[value], else text]"
         ),
     ] = None,
     tests: Annotated[
@@ -93,7 +95,11 @@ def solve(
         int | None, typer.Option(help="With --branch: the first step that is done anew.")
     ] = None,
     max_turns: Annotated[
-        int | None, typer.Option(help="How many replies there may be in all.  [default: 30]")
+        int | None,
+        typer.Option(
+            help="How many replies there may be in all, those included that --resume or --branch "
+            "take over.  [default: 30]"
+        ),
     ] = None,
     max_attempts: Annotated[
         int | None, typer.Option(help="How many attempts at one subtask.  [default: 4]")
@@ -189,6 +195,8 @@ def solve(
     elif not quiet:
         progress.report(episode, record, earlier=running.earlier)
     if caught:
+        if not (quiet or episode.solved):
+            typer.echo(f"Go on with: nbrefine solve --resume {shlex.quote(str(record))}", err=True)
         return 128 + caught[0]
     return SOLVED if episode.solved else UNSOLVED
 

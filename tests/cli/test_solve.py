@@ -115,7 +115,9 @@ def test_a_goal_in_words_is_answered_in_the_form_it_speaks_of(
     assert notebook.load("episode-2.ipynb").id != episode.id
 
 
-def test_what_is_not_reached_ends_with_1_and_is_gone_on_with() -> None:
+def test_what_is_not_reached_ends_with_1_and_is_gone_on_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert call([*asked(BEGIN, WRONG), "--max-turns", "2", "-o", "e.ipynb", "-q"]) == 1
     more = replies(ON, SAY, name="more.json")
     resumed = ["solve", "--resume", "e.ipynb", "--model", more, "--max-turns", "9", "-q"]
@@ -130,6 +132,8 @@ def test_what_is_not_reached_ends_with_1_and_is_gone_on_with() -> None:
     assert call(resumed) == 2  # it has reached its goal
     again = replies("```python\nitems += ['d']\n```", SAY, name="again.json")
     branched = ["solve", "Try d.", "--branch", "e.ipynb", "--from-step", "2", "--model", again]
+    assert call([*branched, "-o", "other.ipynb", "-q", "--max-turns", "1"]) == 2
+    assert "--max-turns is 1, and 1 turn is taken over. Give at least 2" in capsys.readouterr().err
     assert call([*branched, "-o", "other.ipynb", "-q"]) == 0
     assert Path("items.txt").read_text() == "['a', 'd']"
     other = notebook.load("other.ipynb")
@@ -176,6 +180,16 @@ def test_a_file_that_changed_is_told_when_the_work_goes_on(
     assert call(["solve", "--resume", "e.ipynb", "--model", more, "--max-turns", "9"]) == 0
     told = capsys.readouterr().err
     assert "items is list of length 2, not list of length 1" in told
+
+
+def test_a_data_file_that_is_gone_is_told_when_the_work_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call([*asked(BEGIN), "--max-turns", "1", "-o", "e.ipynb", "-q"]) == 1
+    Path("given.csv").unlink()
+    capsys.readouterr()
+    assert call(["solve", "--resume", "e.ipynb", "--model", replies(ON), "--max-turns", "9"]) == 2
+    assert "There is no data file given.csv. " in capsys.readouterr().err
 
 
 def test_cells_are_shown_and_asked_about_one_by_one() -> None:
@@ -319,10 +333,21 @@ def test_ctrl_c_ends_it_with_a_complete_record_that_is_gone_on_with() -> None:
     episode = notebook.load("e.ipynb")
     assert episode.stop is not None
     assert episode.stop.reason == "stopped"
+    assert err.splitlines()[-1] == "Go on with: nbrefine solve --resume e.ipynb"
     assert len(episode.accepted) == 1
     assert [path.name for path in Path().glob("e.*")] == ["e.ipynb"]
     more = replies(ON, SAY, name="more.json")
     assert call(["solve", "--resume", "e.ipynb", "--model", more, "-q"]) == 0
+
+
+def test_the_help_says_what_a_value_is_and_which_turns_count(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert call(["solve", "--help"]) == 0
+    told = " ".join(re.sub(r"[│\s]+", " ", capsys.readouterr().out).split())
+    assert "text, value (the variable `answer`), value:NAME, fields:NAME,NAME" in told
+    assert "those included that --resume or --branch take over" in told
 
 
 BAD_INPUT = {

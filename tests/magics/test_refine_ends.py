@@ -11,6 +11,7 @@ import pytest
 
 import nbrefine
 from nbrefine.notebook import load
+from tests.conftest import missing
 from tests.kernel import environments
 from tests.kernel.environments import RUNNING, CannotBeMade
 from tests.magics.front import Client, connected
@@ -31,7 +32,8 @@ def _command(version: str) -> list[str]:
     try:
         made = environments.environment(RUNNING, f"ipykernel=={version}.*")
     except CannotBeMade as error:
-        pytest.skip(str(error))
+        missing(f"an environment with ipykernel {version} ({error})")
+        raise
     assert made is not None
     paths = [str(Path(nbrefine.__file__).parents[1]), *filter(None, sys.path)]
     start = "from ipykernel.kernelapp import launch_new_instance as begin; begin()"

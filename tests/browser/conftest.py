@@ -77,7 +77,7 @@ def new_page(
         page.context.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # other files count the processes that are there
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     if CHROMIUM is None:
         missing("Chromium")

@@ -67,14 +67,28 @@ def test_a_chain_of_five_hundred_adoptions_leaves_nothing() -> None:
 
 @pytest.fixture(scope="module")
 def owner() -> Any:
+    others.update(beneath())
     with Kernel.start(preload=()) as kernel:
         kernel.run("import os, subprocess\nn = 1").result()
         yield kernel
 
 
+others: dict[int, str] = {}
+"""Processes of other files' tests, with their names."""
+
+
 def family(owner: Kernel) -> dict[int, str]:
     """Give the processes beneath this one that are not the kernel's own, with their names."""
-    beneath = {os.getpid()}
+    return {
+        pid: name
+        for pid, name in beneath().items()
+        if pid != owner.info.pid and pid not in others and name not in ("nb-template", "nb-keeper")
+    }
+
+
+def beneath() -> dict[int, str]:
+    """Give the processes beneath this one, with their names."""
+    found = {os.getpid()}
     names: dict[int, str] = {}
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -85,13 +99,9 @@ def family(owner: Kernel) -> dict[int, str]:
                 continue
             parents[int(entry.name)] = int(tail.split()[1])
             names[int(entry.name)] = head.partition("(")[2]
-    while more := {pid for pid, parent in parents.items() if parent in beneath} - beneath:
-        beneath |= more
-    return {
-        pid: names[pid]
-        for pid in beneath - {os.getpid(), owner.info.pid}
-        if names[pid] not in ("nb-template", "nb-keeper")
-    }
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {pid: names[pid] for pid in found - {os.getpid()}}
 
 
 @pytest.fixture

@@ -58,6 +58,16 @@ Compose = Callable[[State, Episode], Sequence[Message]]
 """From a state and the episode so far to the messages to send."""
 
 
+_DOING = {
+    "starting": "starting the kernel",
+    "paused": "paused",
+    "asking": "asking the model",
+    "running": "running the code",
+    "testing": "running the tests",
+    "ended": "closing the record",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Activity:
     """What a running episode is doing at this moment."""
@@ -70,6 +80,11 @@ class Activity:
     """When it began, by `time.monotonic`."""
     reply_text: str = ""
     """What the model has written so far in this turn."""
+
+    @property
+    def told(self) -> str:
+        """What is being done, in words."""
+        return _DOING.get(self.doing, self.doing)
 
 
 class EpisodeRun(Run[Episode]):

@@ -33,15 +33,6 @@ SHOWN_TURNS = 8
 SHOWN_STEPS = 12
 SHOWN_REPLY_LINES = 6
 
-DOING = {
-    "starting": "starting the kernel",
-    "paused": "paused",
-    "asking": "asking the model",
-    "running": "running the code",
-    "testing": "running the tests",
-    "ended": "closing the record",
-}
-
 
 def follow(run: EpisodeRun, *, max_turns: int, quiet: bool, live: bool = True) -> Episode:
     """Show a run on stderr until it has ended, and give its episode.
@@ -127,7 +118,7 @@ def _steps(episode: Episode) -> RenderableType:
 
 def _now(run: EpisodeRun, max_turns: int) -> Text:
     doing = run.activity
-    words = [DOING.get(doing.doing, doing.doing)]
+    words = [doing.told]
     if doing.turn:
         recorded = run.episode.settings if run.episode is not None else {}
         words.insert(0, f"turn {doing.turn}/{recorded.get('max_turns', max_turns)}")

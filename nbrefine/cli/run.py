@@ -6,7 +6,6 @@ import json
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain, count
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,6 +92,8 @@ def run(
         "output": output,
     }
     config = _configure(task, {"tests": tests, "setup": setup, "code": code}, wanted)
+    from nbrefine.notebook import free_name
+
     record = Path(config.output) if config.output else free_name(Path("episode.ipynb"))
     try:
         with (
@@ -124,15 +125,6 @@ def _configure(
     if task.endswith((".yaml", ".yml")) and (len(task.split()) == 1 or names_file(task)):
         return RunConfig.load(Path(task), options=given)
     return RunConfig.from_options({**given, "task": in_words(task, "task")})
-
-
-def free_name(path: Path) -> Path:
-    """Give `path`, or the first of `episode-2.ipynb`, `episode-3.ipynb` … that is not taken."""
-    from nbrefine.notebook.journal import path_of
-
-    numbered = (path.with_stem(f"{path.stem}-{n}") for n in count(2))
-    # A journal beside a name is all that a killed run may have left of its episode.
-    return next(p for p in chain((path,), numbered) if not (p.exists() or path_of(p).exists()))
 
 
 @contextmanager

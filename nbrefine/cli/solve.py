@@ -14,7 +14,7 @@ import typer
 
 from nbrefine.cli import options
 from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, summary
-from nbrefine.cli.run import free_name, stopping_on_signals
+from nbrefine.cli.run import stopping_on_signals
 from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.inputs import in_words, names_file
 
@@ -166,6 +166,8 @@ def solve(
     earlier = Earlier(resume, branch, from_step)
     earlier.check(goal, given)
     config = _configured(goal, given, earlier)
+    from nbrefine.notebook import free_name
+
     record = resume or config.record or free_name(Path("episode.ipynb"))
     known = earlier.differences()
     asked = asking.by_terminal() if approve else None

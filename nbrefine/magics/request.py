@@ -6,7 +6,6 @@ import shlex
 from argparse import BooleanOptionalAction
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +185,8 @@ def read(line: str, cell: str, variables: Mapping[str, Any]) -> Request:
     name, check, panel = given.pop("name"), given.pop("check"), given.pop("panel")
     overwrite, output = given.pop("overwrite"), given.pop("record")
     _refuse_conflicts(given, steps=steps, here=here, use=use, name=name)
+    from nbrefine.notebook import free_name
+
     record = Path(output) if output else free_name(Path("episode.ipynb"))
     options = {key: value for key, value in given.items() if value not in (None, [])}
     options |= {key: _code(options[key], variables) for key in ("setup", "code") if key in options}
@@ -255,13 +256,3 @@ def _configured(options: dict[str, Any], *, steps: bool) -> Any:
     from nbrefine.config import RunConfig
 
     return RunConfig.from_options(options)
-
-
-def free_name(path: Path) -> Path:
-    """Give the path, or the first of `NAME-2`, `NAME-3` … of which no episode has anything."""
-    from nbrefine.notebook import paths_of
-
-    numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
-    return next(
-        each for each in chain((path,), numbered) if not any(p.exists() for p in paths_of(each))
-    )

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 from nbrefine.errors import RecordError, UsageError
@@ -72,6 +73,14 @@ def paths_of(path: str | Path) -> tuple[Path, ...]:
     """Give what a record is made of: the notebook, the journal, the folder of whole outputs."""
     real = Path(os.path.realpath(path))
     return real, journal.path_of(real), files.folder_of(real)
+
+
+def free_name(path: Path) -> Path:
+    """Give the path, or the first of `NAME-2`, `NAME-3` … of which no episode has anything."""
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(
+        each for each in chain((path,), numbered) if not any(p.exists() for p in paths_of(each))
+    )
 
 
 def gaps_of(episode: Episode) -> tuple[str, ...]:

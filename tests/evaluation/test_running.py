@@ -94,44 +94,41 @@ def test_the_number_of_the_sample_enters_every_seed() -> None:
     )
 
 
-def test_not_more_episodes_than_the_batch_run_at_once_and_as_many_do() -> None:
-    at_once = threading.Barrier(2, timeout=60)
-    running: list[int] = []
-    most = 0
+class InPairs:
+    """Answers only where two ask at once, and counts how many do."""
 
-    async def answer(messages: Sequence[Message]) -> str:
-        nonlocal most
-        running.append(1)
-        most = max(most, len(running))
-        await asyncio.to_thread(at_once.wait)  # passes only where two are there
-        running.pop()
+    def __init__(self) -> None:
+        self.most = 0
+        self._running: list[int] = []
+        self._at_once = threading.Barrier(2, timeout=60)
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        self._running.append(1)
+        self.most = max(self.most, len(self._running))
+        await asyncio.to_thread(self._at_once.wait)
+        self._running.pop()
         return right(messages)
 
+    def begin_anew(self) -> None:
+        self.most = 0
+        self._running.clear()
+
+
+def test_not_more_episodes_than_the_batch_run_at_once_and_as_many_do() -> None:
+    answer = InPairs()
     run_evaluation(sums(), answer, samples=2, batch_size=2)
-    assert most == 2
+    assert answer.most == 2
 
 
 def test_two_episodes_are_enough_for_a_model_that_answers_one_call_at_a_time() -> None:
-    at_once = threading.Barrier(2, timeout=60)
-    running: list[int] = []
-    most = 0
-
-    async def answer(messages: Sequence[Message]) -> str:
-        nonlocal most
-        running.append(1)
-        most = max(most, len(running))
-        await asyncio.to_thread(at_once.wait)  # passes only where two are there
-        running.pop()
-        return right(messages)
-
+    answer = InPairs()
     model = ScriptedModel(answer)
     model.one_at_a_time = LocalModel.one_at_a_time  # type: ignore[attr-defined]
     run_evaluation(sums(), model, samples=2, batch_size=6)
-    assert most == 2
-    running.clear()
-    most = 0
+    assert answer.most == 2
+    answer.begin_anew()
     TrajectoryRunner(sums(), model).run_batch([0, 1, 2, 0, 1, 2], 6)
-    assert most == 2
+    assert answer.most == 2
 
 
 def test_progress_is_told_up_to_the_end() -> None:

@@ -9,15 +9,6 @@ from nbrefine.driver import EpisodeRun
 from nbrefine.notebook import steps
 from nbrefine.values import Episode
 
-DOING = {
-    "starting": "starting the kernel",
-    "paused": "paused",
-    "asking": "asking the model",
-    "running": "running the code",
-    "testing": "running the tests",
-    "ended": "closing the record",
-}
-
 
 def sentence(run: EpisodeRun, max_turns: int) -> str:
     """Say what is being done: "Step 2 of 4, attempt 1, running the tests, 12 s"."""
@@ -25,7 +16,7 @@ def sentence(run: EpisodeRun, max_turns: int) -> str:
     seconds = time.monotonic() - doing.since
     begun = episode is not None and doing.turn and doing.doing != "ended"
     words = [_place(episode, doing.turn, max_turns)] if begun and episode is not None else []
-    words += [DOING.get(doing.doing, doing.doing), f"{seconds:.0f} s"]
+    words += [doing.told, f"{seconds:.0f} s"]
     told = ", ".join(words)
     return told[0].upper() + told[1:]
 

@@ -349,3 +349,25 @@ def test_a_question_whose_reference_fails_is_not_judged(warm: Warm, users: Probl
 
     with pytest.raises(InvalidTaskError, match="question 1 fails here: NameError"):
         Run(judged()).result()
+
+
+def test_an_answer_reads_no_file_that_the_reference_is_just_writing(
+    warm: Warm, users: ProblemSet
+) -> None:
+    read = "value = open('inputs/value.txt').read()"
+    writes = f"""
+import time
+with open('inputs/value.txt', 'w') as file:
+    for part in ('first ', 'second'):
+        print(part, end='', file=file, flush=True)
+        time.sleep(0.5)
+{read}
+"""
+    question = Question(1, writes, "What is the value?", {"namespace_check": {"value": None}})
+
+    async def judged() -> Judgement:
+        async with warm.session(users) as kernel:
+            await kernel.run("open('inputs/value.txt', 'w').write('first second')")
+            return await judge(kernel, question, read)
+
+    assert Run(judged()).result().correct

@@ -1,13 +1,12 @@
 """Judge an answer to a question of DSEval on the live session that it was given for.
 
-Two branches grow from one state: one runs the reference, the other the answer. What they leave
-is compared as plain data, so that nothing of the answer's is unpickled here; what the answer has
-changed comes from the digests of the session's names. The session itself stays as it was.
+Two branches grow from one state: one runs the reference, then the other the answer. What they
+leave is compared as plain data, so that nothing of the answer's is unpickled here; what the answer
+has changed comes from the digests of the session's names. The session itself stays as it was.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -56,16 +55,15 @@ async def _judge(kernel: Kernel, question: Question, code: str) -> Judgement:
     async with AsyncExitStack() as stack:
         branches = [await stack.enter_async_context(_branch(kernel)) for _ in range(2)]
         reference, answer = branches
-        wanted, found = await asyncio.gather(
-            _ran(reference, question, question.code, before),
-            _ran(answer, question, code, before),
-        )
+        # Not side by side: a reference may write files that the answer reads.
+        wanted = await _ran(reference, question, question.code, before)
         if not wanted.ran.ok:
             raise InvalidTaskError(
                 f"The reference of question {question.number} fails here: "
                 f"{wanted.ran.error or wanted.ran.status}",
                 hint="Leave the question out, or install what it needs",
             )
+        found = await _ran(answer, question, code, before)
         if found.ran.death is not None:
             return judgement_of([_crash(wanted, found)])
         sides = _Sides(reference, answer, wanted, found)

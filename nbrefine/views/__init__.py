@@ -37,7 +37,7 @@ def show(
     ------
     RecordError: the path holds no episode.
     """
-    if console is None and _in_notebook():
+    if console is None and in_notebook():
         from IPython.display import display
 
         from nbrefine.views.player import Player
@@ -49,7 +49,7 @@ def show(
     terminal.show(source, step=step or predict, console=console)
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
     """Tell whether a front end shows what is displayed."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None

@@ -184,7 +184,10 @@ class Act:
         """
         tested = [turn for turn in self._turns(until) if turn.tests is not None]
         shown = tested[-wording.COLUMNS :]
-        return wording.matrix(shown if self.step.subtask is None else steps.by_expression(shown))
+        if self.step.subtask is None:
+            return wording.matrix(shown)
+        header, rows = wording.matrix(steps.by_expression(shown))
+        return ["Check", *header[1:]], rows
 
     def regressions(self, until: Scene | None = None) -> list[str]:
         """Name the tests that passed in one attempt and not in the next, one sentence each.

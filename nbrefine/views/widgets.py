@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any
+
+from nbrefine.views import drawing
+from nbrefine.views.drawing.frame import asset
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 """MIME type by which a widget is shown."""
@@ -12,8 +14,7 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 
 def style() -> str:
     """Give the style of what is in a widget of the class "nbrefine-player", as HTML."""
-    sheet = files("nbrefine.views.player").joinpath("player.css").read_text(encoding="utf-8")
-    return f"<style>{sheet}</style>"
+    return f"<style>{drawing.style()}{asset('player.css', 'nbrefine.views.player')}</style>"
 
 
 def close(widget: Any) -> None:

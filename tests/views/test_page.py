@@ -29,7 +29,7 @@ from nbrefine.values import (
     TestReport,
 )
 from nbrefine.views import page
-from nbrefine.views.page.tables import tables
+from nbrefine.views.drawing.tables import tables
 from tests.steps import answered, gave_up
 
 VOID = {"meta", "link", "img", "br"}
@@ -315,7 +315,7 @@ def test_pictures_that_are_none_or_too_large_are_told(repaired: Episode) -> None
             Display({"image/x-unknown": PIXEL}),
         )
     )
-    assert "A picture of 2.0 MB is too large for this page. <Figure size 9999x9999>" in found.words
+    assert "A picture of 2.0 MB is too large to be shown. <Figure size 9999x9999>" in found.words
     assert found.words.count("that cannot be read") == 3
     assert not list(found.all("img"))
 
@@ -324,7 +324,7 @@ def test_all_pictures_together_are_bounded(repaired: Episode) -> None:
     large = base64.b64encode(base64.b64decode(PIXEL) + bytes(1_400_000)).decode()
     found = read(showing(repaired, *[Display({"image/png": large})] * 15))
     assert len(list(found.all("img"))) == 10  # of 1.87 MB each, in 20 MB
-    assert found.words.count("is too large for this page") == 5
+    assert found.words.count("is too large to be shown") == 5
 
 
 def test_texts_of_a_megabyte_are_cut_and_tell_how_much(repaired: Episode) -> None:
@@ -339,7 +339,7 @@ def test_texts_of_a_megabyte_are_cut_and_tell_how_much(repaired: Episode) -> Non
     html = page.to_html(replace(repaired, turns=(turn,), setup=None))
     assert len(html) < 300_000
     assert "980,009 characters are left out here" in html
-    assert "51 more outputs are not on this page" in html
+    assert "51 more outputs are not shown here" in html
 
 
 def test_episodes_with_little_in_them_are_pages_too(repaired: Episode) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbrefine.errors import RecordError
 from nbrefine.notebook import load
-from nbrefine.notebook.files import replace_file
 from nbrefine.values import Episode
+from nbrefine.views.drawing import frame
 from nbrefine.views.page.document import document
 
 __all__ = ["to_html", "write"]
@@ -45,13 +44,5 @@ def write(source: Episode | str | Path, path: str | Path, *, overwrite: bool = F
     RecordError: there is a file already, the place cannot be written, or the source holds no
         episode.
     """
-    target = Path(path)
-    if target.suffix == ".ipynb":  # nobody wants a record replaced by its page
-        raise RecordError(f"{target} is a notebook's name", hint="Give one that ends in .html")
-    if target.exists() and not overwrite:
-        raise RecordError(
-            f"{target} is there already",
-            hint="Choose another name, or allow it with overwrite=True or --overwrite",
-        )
-    replace_file(target, to_html(source))
-    return target
+    target = frame.free(path, overwrite=overwrite)  # before the time that a page takes
+    return frame.write(to_html(source), target)

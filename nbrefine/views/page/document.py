@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from markupsafe import Markup
 
 from nbrefine._version import __version__
 from nbrefine.notebook import steps, wording
-from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import visible
 from nbrefine.values import Episode
-from nbrefine.views.page import highlight
-from nbrefine.views.page.outputs import Block, Drawing, shown
+from nbrefine.views.drawing import frame, highlight, parts
+from nbrefine.views.drawing.outputs import Drawing, shown
 from nbrefine.views.page.passages import Passages
 from nbrefine.views.page.prompts import Prompt, Prompts, quoted
-from nbrefine.views.story import Act, Scene, Story, story
+from nbrefine.views.story import Scene, Story, story
 
 CODE = 60_000
 """Characters of code, and of a difference, that are shown."""
-LINES = 60
-"""Sentences of one kind, such as failed tests of an attempt."""
-TESTS = 300
-"""Rows of a table of tests."""
 FOLDED = 24
 """Lines from which a difference is folded."""
 MANY = 60
 """Scenes from which a browser draws only what is in view."""
-WIDE, TALL = 60, 24
-"""A text of longer lines or more of them may have to be scrolled, by keyboard as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class Shot:
     """How much the changes are, in words."""
     short: bool
     """Whether they are so few that they need not be folded."""
-    blocks: tuple[Block, ...]
+    outputs: Markup
     feedback: Markup
     prompt: Prompt | None
     """None where no model was asked."""
@@ -66,23 +56,26 @@ def document(episode: Episode) -> str:
     ):
         passages.add(text, target, name, lasting=True)
     shots = {shot.scene.key: shot for shot in _shots(told, passages, drawing)}
-    style, script = _asset("page.css"), _asset("page.js")
-    page = _template().render(
+    body = _template().render(
         story=told,
         episode=episode,
         shots=shots,
-        many=len(shots) > MANY,
         facts=_facts(told),
         warning=wording.came_with(episode),
         setup=shown(setup, CODE),
-        set_up=tuple(drawing.blocks(episode.setup.outputs)) if episode.setup is not None else (),
+        tests=shown(episode.task.tests, CODE),
+        set_up=parts.blocks(drawing.blocks(episode.setup.outputs), "setup")
+        if episode.setup is not None
+        else "",
         language=episode.kernel.language,
-        style=Markup(style),  # noqa: S704 - the package's own
-        script=Markup(script),  # noqa: S704 - the package's own
-        policy=_policy(style, script),
-        version=__version__,
     )
-    return clean(page)
+    return frame.whole(
+        told.title,
+        Markup(body),  # noqa: S704 - escaped by the template
+        kind="many" if len(shots) > MANY else "",
+        sheet=_asset("page.css"),
+        script=_asset("page.js"),
+    )
 
 
 def _shots(told: Story, passages: Passages, drawing: Drawing) -> Iterator[Shot]:
@@ -105,7 +98,7 @@ def _shots(told: Story, passages: Passages, drawing: Drawing) -> Iterator[Shot]:
             highlight.diff(changes) if changes else Markup(""),
             _counted(changes),
             0 < changes.count("\n") < FOLDED,
-            blocks,
+            parts.blocks(blocks, scene.key),
             drawn,
             prompt,
         )
@@ -127,42 +120,8 @@ def _facts(told: Story) -> list[tuple[str, str]]:
     return [(label, elsewhere.get(label, fact)) for label, fact in told.facts()]
 
 
-def _bounded(lines: list[str], limit: int = LINES) -> list[str]:
-    """Keep the first of some lines, and tell how many there are besides."""
-    more = len(lines) - limit
-    return lines if more <= 0 else [*lines[:limit], f"and {more:,} more"]
-
-
-def _tested(act: Act) -> tuple[list[str], list[list[str]], str]:
-    """Give header and rows of an act's table of tests, and what is not shown of it."""
-    header, rows = act.matrix()
-    if act.step.subtask is not None:
-        header = ["Check", *header[1:]]
-    more = len(rows) - TESTS
-    return header, rows[:TESTS], f"{more:,} more are not shown." if more > 0 else ""
-
-
-def _scrolls(text: str) -> bool:
-    """Tell whether a text may be wider or taller than its box."""
-    lines = text.split("\n")
-    return len(lines) > TALL or any(len(line) > WIDE for line in lines)
-
-
-@functools.cache
 def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """Let a browser fetch nothing, and run and apply nothing but what came with the package."""
-    hashed = (
-        base64.b64encode(hashlib.sha256(t.encode()).digest()).decode() for t in (style, script)
-    )
-    of_style, of_script = (f"'sha256-{each}'" for each in hashed)
-    return (
-        f"default-src 'none'; img-src data:; style-src {of_style}; script-src {of_script}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return frame.asset(name, __package__)
 
 
 @functools.cache
@@ -177,9 +136,13 @@ def _template() -> Any:
         "shown": shown,
         "text": highlight.text,
         "colour": highlight.code,
-        "bounded": _bounded,
-        "tested": _tested,
     }
-    environment.globals["goals"] = steps.goals
-    environment.tests["scrolling"] = _scrolls
+    environment.globals |= {
+        "goals": steps.goals,
+        "p": parts.paragraph,
+        "lines": parts.lines,
+        "box": parts.box,
+        "grid": parts.grid,
+        "version": __version__,
+    }
     return environment.from_string(_asset("page.html.jinja"))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from nbrefine.values import Message
-from nbrefine.views.page import highlight
-from nbrefine.views.page.outputs import shown
+from nbrefine.views.drawing import highlight
+from nbrefine.views.drawing.outputs import shown
 from nbrefine.views.page.passages import SHORTEST, Passages, Quote
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
-from importlib.resources import files
 from typing import Any
 
 from nbrefine.notebook.codec import clean
 from nbrefine.views.player.panels import TABS, Panels
+from nbrefine.views.widgets import VIEW, close, style
 
 ROWS = 16
 """Scenes that are in view at once."""
-
-_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def _guarded(handle: Callable[[Controls, Any], None]) -> Callable[[Controls, Any], None]:
@@ -48,8 +46,7 @@ class Controls:
         self._revealed: set[int] = set()
         self._reached = 0
         self._relabelling = False
-        style = files(__package__).joinpath("player.css").read_text(encoding="utf-8")
-        self._style = widgets.HTML(f"<style>{style}</style>")
+        self._style = widgets.HTML(style())
         self._head, self._tail, self._count = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self._previous = widgets.Button(description="Previous", tooltip="Go to the scene before")
         self._next = widgets.Button(description="Next", tooltip="Go to the next scene")
@@ -82,7 +79,7 @@ class Controls:
     def bundle(self) -> dict[str, Any]:
         """Give the MIME bundle that shows them."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
-        return {_VIEW: view}
+        return {VIEW: view}
 
     def choose(self, at: int) -> None:
         """Go to a scene."""
@@ -97,9 +94,8 @@ class Controls:
         self.closed = True
         placed = (self._box, self._previous, self._next, self._reveal, self._scenes, self._tabs)
         heads = (self._head, self._tail, self._count)
-        every = (part for each in (*placed, *heads) for part in _within(each))
-        for widget in {id(each): each for each in every}.values():
-            widget.close()
+        for widget in (*placed, *heads):
+            close(widget)
 
     @_guarded
     def _go_back(self, _: Any) -> None:
@@ -159,12 +155,3 @@ class Controls:
             panel.value = html
         last = at == len(self._panels) - 1
         self._tail.value = self._panels.ending() if last and shown else ""
-
-
-def _within(widget: Any) -> Iterator[Any]:
-    for child in getattr(widget, "children", ()):
-        yield from _within(child)
-    for name in ("layout", "style"):
-        if (part := getattr(widget, name, None)) is not None:
-            yield part
-    yield widget

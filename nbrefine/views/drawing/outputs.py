@@ -1,4 +1,4 @@
-"""What the outputs of a cell are drawn as: texts, pictures and tables, of a size for a page."""
+"""What the outputs of a cell are drawn as: texts, pictures and tables, of a bounded size."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import binascii
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nbrefine.notebook.markdown import one_line, visible
 from nbrefine.outputs import Display, Output, Stream, strip_ansi
-from nbrefine.views.page.tables import Table, tables
+from nbrefine.views.drawing.tables import Table, tables
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 TEXT = 20_000
 """Characters of one text."""
@@ -43,6 +46,8 @@ class Block:
     source: str = ""
     """A picture as a data URI."""
     table: Table | None = None
+    drawn: Markup | None = None
+    """The text as HTML, where parts of it are quoted; None where it is drawn as it is."""
 
 
 class Drawing:
@@ -57,7 +62,7 @@ class Drawing:
             yield from self._drawn(output)
         if len(outputs) > OUTPUTS:
             more = len(outputs) - OUTPUTS
-            yield Block("note", f"{more:,} more outputs are not on this page; the record has them.")
+            yield Block("note", f"{more:,} more outputs are not shown here; the record has them.")
 
     def _drawn(self, output: Output) -> Iterator[Block]:
         if isinstance(output, Display):
@@ -99,7 +104,7 @@ class Drawing:
             return Block("note", f"A picture ({one_line(mime, 40)}) that cannot be read. {text}")
         if len(source) > min(PICTURE, self._room):
             size = f"{len(source) * 3 / 4 / 1e6:.1f} MB"
-            return Block("note", f"A picture of {size} is too large for this page. {text}")
+            return Block("note", f"A picture of {size} is too large to be shown. {text}")
         self._room -= len(source)
         return Block("picture", text, label, source)
 

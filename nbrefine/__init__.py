@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nbrefine.stopping import detect_cycle, track_regression
     from nbrefine.values import Episode, Sampling, Signal, SignalBundle, Task
     from nbrefine.views import show
+    from nbrefine.views.diff import diff
 
 __all__ = [
     "Action",
@@ -60,6 +61,7 @@ __all__ = [
     "__version__",
     "build_repair_prompt",
     "detect_cycle",
+    "diff",
     "iterative_refine",
     "load",
     "refine",
@@ -92,6 +94,7 @@ _HOMES = {
     "TrajectoryRunner": "runner",
     "build_repair_prompt": "prompts",
     "detect_cycle": "stopping",
+    "diff": "views.diff",
     "iterative_refine": "handbook",
     "load": "notebook",
     "refine": "loop",

@@ -16,6 +16,8 @@ import typer
 
 from nbrefine._version import __version__
 from nbrefine.cli.evaluate import EXIT_CODES as EVAL_EXIT_CODES
+from nbrefine.cli.diff import EXIT_CODES as DIFF_EXIT_CODES
+from nbrefine.cli.diff import diff
 from nbrefine.cli.evaluate import evaluate
 from nbrefine.cli.info import doctor, models, show
 from nbrefine.cli.kernels import kernels
@@ -46,6 +48,7 @@ app.command("eval", epilog=EVAL_EXIT_CODES)(evaluate)
 app.command("show")(show)
 app.command("replay", epilog=REPLAY_EXIT_CODES)(replay)
 app.add_typer(kernels, name="kernels")
+app.command("diff", epilog=DIFF_EXIT_CODES)(diff)
 app.add_typer(models, name="models")
 app.command("doctor")(doctor)
 

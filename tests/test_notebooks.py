@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def test_a_lesson_is_stored_with_its_outputs_and_without_a_path_of_the_machine(
 ) -> None:
     notebook = read(lesson)
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
-    assert all(cell.outputs for cell in code_cells(notebook))
+    to_be_filled_in = [cell for cell in code_cells(notebook) if cell.id.startswith("your-")]
+    assert all(cell.outputs or cell in to_be_filled_in for cell in code_cells(notebook))
     assert not re.search(r"(?<![\w.])/(home|root|tmp|work|usr)/", str(notebook))
 
 
@@ -55,10 +57,24 @@ def test_a_lesson_runs_offline_and_still_tells_what_it_told(
     folder.mkdir()
     notebook = read(lesson)
     stored = [printed(cell) for cell in code_cells(notebook)]
+    solved = list(solutions(notebook))
+    notebook.cells += [cell for pair in solved for cell in pair]
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     ).execute()
-    assert [printed(cell) for cell in code_cells(notebook)] == stored
+    assert [printed(cell) for cell in code_cells(notebook)][: len(stored)] == stored
+    for _, check in solved:
+        assert printed(check).splitlines()[-1] == "Right."
+
+
+def solutions(lesson: Any) -> Iterator[tuple[Any, Any]]:
+    """Give the solution of each exercise that is checked, as a cell, and the check once more."""
+    sources = {cell.id: cell.source for cell in lesson.cells}
+    form: Any = nbformat.v4
+    for check in (name for name in sources if name.startswith("check-")):
+        told = sources[check.replace("check", "solution")]
+        (code,) = re.findall(r"```python\n(.*?)```", told, re.DOTALL)
+        yield form.new_code_cell(code), form.new_code_cell(sources[check])
 
 
 def printed(cell: Any) -> str:

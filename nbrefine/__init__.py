@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nbrefine.budget import Budget
     from nbrefine.env import IterativeEnvironment, IterativeTask, NotebookEnvironment
     from nbrefine.errors import NbrefineError
+    from nbrefine.examples import example
     from nbrefine.handbook import iterative_refine
     from nbrefine.kernel import Kernel
     from nbrefine.loop import EpisodeRun, refine, start
@@ -62,6 +63,7 @@ __all__ = [
     "build_repair_prompt",
     "detect_cycle",
     "diff",
+    "example",
     "iterative_refine",
     "load",
     "refine",
@@ -95,6 +97,7 @@ _HOMES = {
     "build_repair_prompt": "prompts",
     "detect_cycle": "stopping",
     "diff": "views.diff",
+    "example": "examples",
     "iterative_refine": "handbook",
     "load": "notebook",
     "refine": "loop",

@@ -531,7 +531,6 @@ def test_text_of_plans_checks_answers_and_tools_is_never_markup() -> None:
 
 def test_records_of_before_there_were_steps_are_read_and_look_the_same() -> None:
     found = sorted((ROOT / "benchmarks" / "demo").glob("*.ipynb"))
-    found += sorted((ROOT / "nbrefine" / "examples").rglob("*.ipynb"))
     assert len(found) >= 5
     for path in found:
         episode = notebook.load(path)

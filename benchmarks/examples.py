@@ -1,0 +1,118 @@
+"""Record the example episodes that the package carries, on the local model, replies unedited.
+
+Each shows one thing that happens to refinement loops.  A task was chosen, with its seed and
+settings, because the thing happens there by itself; what the model replies is kept as it is.  The
+table goes into README.md.
+
+    python benchmarks/examples.py [NAME ...]     # all of them, or these anew
+
+Run it from an environment at a place that may be named: a traceback tells where packages lie.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nbrefine import Grader, Sampling, Task, load, refine, save
+from nbrefine.examples import EXAMPLES, path_of
+from nbrefine.models import resolve
+from nbrefine.values import Episode, GradeNote, Turn
+
+MODEL = "local:qwen2.5-coder-1.5b"
+HERE = Path(__file__).parent
+BLOCK = re.compile(r"(?<=<!-- examples:begin -->\n).*(?=<!-- examples:end -->)", re.DOTALL)
+
+
+def cycle(**options: Any) -> Episode:
+    return refine(
+        Task(
+            "Write headline(text): text in title case.",
+            id="headline",
+            tests="""\
+assert headline('the old man and the sea') == 'The Old Man and the Sea'
+assert headline("it's late") == "It's Late"
+assert headline('to be or not to be') == 'To Be or Not to Be'
+assert headline('LIFE OF PI') == 'Life of Pi'
+""",
+        ),
+        sampling=Sampling(temperature=0.0, max_tokens=400),
+        max_turns=6,
+        seed=0,
+        **options,
+    )
+
+
+RECIPES: dict[str, Callable[..., Episode]] = {"cycle": cycle}
+
+
+def main() -> None:
+    model = resolve(MODEL, load=load)
+    for name in sys.argv[1:] or RECIPES:
+        place = path_of(name)
+        RECIPES[name](model=model, record=place, overwrite=True)
+        refuse_places(place)
+    text = "\n".join([HEAD, *(line(name) for name in EXAMPLES if path_of(name).exists())]) + "\n"
+    print(text)
+    readme = HERE / "README.md"
+    readme.write_text(BLOCK.sub(lambda _: text, readme.read_text()))
+
+
+def graded(episode: Episode, record: Path) -> Episode:
+    """Put into a record what a grader says of what was accepted, as an evaluation does."""
+    with Grader() as grader:
+        grade = grader.grade(episode.task, episode.code).result()
+    episode = replace(episode, grade=GradeNote(grade.verdict, grade.passed, grade.total))
+    save(episode, record, overwrite=True)
+    return episode
+
+
+def refuse_places(record: Path) -> None:
+    """Refuse a record that names a folder of this machine."""
+    text = record.read_text(encoding="utf-8")
+    named = [
+        place for place in (*map(os.path.realpath, (HERE.parent, sys.prefix)), str(Path.home()))
+    ]
+    if found := [place for place in named if place in text]:
+        raise SystemExit(f"{record} names {found[0]}; record it from an environment elsewhere")
+
+
+HEAD = """\
+| example | model | temperature | seed | turns | kB | ended | what became of each attempt |
+|---|---|---|---|---|---|---|---|"""
+
+
+def line(name: str) -> str:
+    path = path_of(name)
+    episode = load(path)
+    assert episode.stop is not None
+    cells = (
+        f"[{name}](../nbrefine/examples/episodes/{path.name})",
+        episode.model,
+        episode.settings["temperature"],
+        episode.seed,
+        len(episode.turns),
+        round(path.stat().st_size / 1000),
+        episode.stop.reason,
+        ", ".join(became(turn) for turn in episode.turns),
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def became(turn: Turn) -> str:
+    if turn.result is None:
+        return turn.verdict
+    if turn.result.error is not None:
+        return f"`{turn.result.error}`".replace("|", "\\|").replace("\n", " ")
+    if turn.tests is not None:
+        return f"{turn.tests.passed}/{turn.tests.total} tests"
+    return turn.result.status
+
+
+if __name__ == "__main__":
+    main()

@@ -75,11 +75,9 @@ def graded(episode: Episode, record: Path) -> Episode:
 def refuse_places(record: Path) -> None:
     """Refuse a record that names a folder of this machine."""
     text = record.read_text(encoding="utf-8")
-    named = [
-        place for place in (*map(os.path.realpath, (HERE.parent, sys.prefix)), str(Path.home()))
-    ]
-    if found := [place for place in named if place in text]:
-        raise SystemExit(f"{record} names {found[0]}; record it from an environment elsewhere")
+    named = {os.path.realpath(HERE.parent), os.path.realpath(sys.prefix), str(Path.home())}
+    if found := {place for place in named if place in text}:
+        raise SystemExit(f"{record} names {found.pop()}; record it from an environment elsewhere")
 
 
 HEAD = """\

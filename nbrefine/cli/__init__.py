@@ -11,20 +11,22 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import typer
 
 from nbrefine._version import __version__
-from nbrefine.cli.evaluate import EXIT_CODES as EVAL_EXIT_CODES
 from nbrefine.cli.diff import EXIT_CODES as DIFF_EXIT_CODES
 from nbrefine.cli.diff import diff
+from nbrefine.cli.evaluate import EXIT_CODES as EVAL_EXIT_CODES
 from nbrefine.cli.evaluate import evaluate
-from nbrefine.cli.info import doctor, models, show
+from nbrefine.cli.info import doctor, models
 from nbrefine.cli.kernels import kernels
 from nbrefine.cli.replay import EXIT_CODES as REPLAY_EXIT_CODES
 from nbrefine.cli.replay import replay
 from nbrefine.cli.results import INTERRUPTED, SOLVED, TROUBLE, USAGE, trouble
 from nbrefine.cli.run import run
+from nbrefine.cli.show import show
 from nbrefine.cli.solve import solve
 from nbrefine.errors import NbrefineError, UsageError
 
@@ -47,8 +49,8 @@ app.command("solve", epilog=EXIT_CODES)(solve)
 app.command("eval", epilog=EVAL_EXIT_CODES)(evaluate)
 app.command("show")(show)
 app.command("replay", epilog=REPLAY_EXIT_CODES)(replay)
-app.add_typer(kernels, name="kernels")
 app.command("diff", epilog=DIFF_EXIT_CODES)(diff)
+app.add_typer(kernels, name="kernels")
 app.add_typer(models, name="models")
 app.command("doctor")(doctor)
 
@@ -75,6 +77,10 @@ def _common(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     warnings.formatwarning = _one_line
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files may hold what no encoding has a sign for, and a person wants to see them.
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(call(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -1,90 +1,17 @@
-"""`nbrefine show`, `nbrefine models` and `nbrefine doctor`."""
+"""`nbrefine models` and `nbrefine doctor`."""
 
 from __future__ import annotations
 
 import json
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nbrefine.errors import NbrefineError, UsageError
+from nbrefine.errors import NbrefineError
 
 models = typer.Typer(help="List local models and fetch their weights.", no_args_is_help=False)
-
-
-def show(
-    file: Annotated[
-        Path, typer.Argument(help="An episode notebook or its journal, or a folder to list them.")
-    ],
-    *,
-    step: Annotated[
-        bool, typer.Option("--step", help="One attempt at a time: Enter goes on, b back, q ends.")
-    ] = False,
-    html: Annotated[
-        bool, typer.Option("--html", help="Write it as one HTML page that needs no network.")
-    ] = False,
-    handout: Annotated[
-        bool,
-        typer.Option(
-            "--handout",
-            help="Write a notebook for students: accepted cells as stubs, with the checks.",
-        ),
-    ] = False,
-    with_attempts: Annotated[
-        bool, typer.Option("--with-attempts", help="Put the failed attempts into the handout.")
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The page or handout to write.  [default: beside FILE, by its name]",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a page or handout of that name.")
-    ] = False,
-) -> None:
-    """Read a recorded episode in the terminal, or write it as a page or a handout."""
-    from nbrefine.views import handout as handouts
-    from nbrefine.views import page, terminal
-
-    _check_show(step, html, handout, options=output is not None or overwrite, more=with_attempts)
-    if html:
-        place = output or file.with_name(f"{_name(file)}.html")
-        typer.echo(str(page.write(file, place, overwrite=overwrite)))
-        return
-    if handout:
-        place = output or file.with_name(f"{_name(file)}-handout.ipynb")
-        done = handouts.write(file, place, attempts=with_attempts, overwrite=overwrite)
-        typer.echo(str(done))
-        return
-    if not file.is_dir():
-        terminal.show(file, step=step)
-        return
-    for line in terminal.listed(file):
-        typer.echo(line)
-
-
-def _check_show(step: bool, html: bool, handout: bool, *, options: bool, more: bool) -> None:
-    """Refuse options of `show` that do not go together."""
-    if step + html + handout > 1:
-        raise UsageError("--step, --html and --handout exclude each other", hint="Give one of them")
-    if options and not (html or handout):
-        raise UsageError(
-            "--output and --overwrite are for what is written",
-            hint="Give --html or --handout as well",
-        )
-    if more and not handout:
-        raise UsageError("--with-attempts is for a handout", hint="Give --handout as well")
-
-
-def _name(file: Path) -> str:
-    """Give the name of an episode, whichever file of its record was given."""
-    return file.name.removesuffix(".nbrefine.jsonl").removesuffix(".ipynb")
 
 
 @models.command("list")

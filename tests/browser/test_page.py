@@ -115,6 +115,20 @@ def test_texts_that_stand_elsewhere_come_where_they_are_quoted(
     assert copies == [message.content for message in second]
 
 
+def test_frames_of_a_traceback_come_where_they_are_asked_for(
+    open_offline: Open, repaired: Episode
+) -> None:
+    frames = "File /srv/lib/table.py:7, in look" + "".join(f"\n  {n}  x = {n}" for n in range(60))
+    told = f"KeyError\nCell In[1], line 1\n\n{frames}\n\nKeyError: 'x'"
+    error = Failure("KeyError", "'x'", tuple(told.split("\n")))
+    turns = [replace(t, result=CellResult("x", "error", (error,), error)) for t in repaired.turns]
+    page = open_offline(replace(repaired, turns=tuple(turns)))
+    second = page.locator("#s01-a02-o0")
+    expect(second).not_to_contain_text("x = 30")
+    second.get_by_role("link", name="the same frame as in attempt 1").press("Enter")
+    assert second.text_content() == told
+
+
 def test_outcomes_are_guessed_one_after_the_other_by_keyboard(
     open_offline: Open, rich: Episode
 ) -> None:

@@ -426,10 +426,47 @@ def long_episode(repaired: Episode, attempts: int) -> Episode:
 def test_a_thousand_attempts_are_a_page_of_a_few_megabytes(repaired: Episode) -> None:
     """Each prompt holds all messages before it, a gigabyte together; the page has each once."""
     html = page.to_html(long_episode(repaired, 1_000))
-    assert 2_000_000 < len(html.encode()) < 5_000_000
+    assert 2_000_000 < len(html.encode()) < 4_500_000
     assert html.count("You write Python. " * 40) == 1
     assert html.count("row 00500 of the file") == 62
     assert re.search('data-last="1997">Messages 1 to 1997</a>, as sent before', html)
+
+
+FRAMES = "\n\n".join(
+    f"File /srv/lib/table{n}.py:{n}, in look" + "".join(f"\n  {k}  x{k} = {n}" for k in range(30))
+    for n in range(4)
+)
+
+
+def failing(episode: Episode) -> Episode:
+    """Let every attempt of an episode end with an error that was raised in a library."""
+    turns = []
+    for turn in episode.turns:
+        own = f"Cell In[{turn.number}], line 1\n----> 1 price[{turn.number}]"
+        rule, head = "-" * 75, "KeyError    Traceback (most recent call last)"
+        lines = (rule, head, f"{own}\n", f"{FRAMES}\n", f"KeyError: {turn.number}")
+        error = Failure("KeyError", str(turn.number), lines)
+        assert turn.result is not None
+        result = replace(
+            turn.result, status="error", outputs=(*turn.result.outputs, error), error=error
+        )
+        turns.append(replace(turn, result=result))
+    return replace(episode, turns=tuple(turns))
+
+
+def test_frames_of_libraries_stand_on_a_page_once_and_what_they_are_of_always(
+    repaired: Episode,
+) -> None:
+    episode = failing(long_episode(repaired, 1_000))
+    html = page.to_html(episode)
+    assert len(html.encode()) < 5_000_000
+    assert html.count("File /srv/lib/table3.py") == 1
+    assert html.count("----&gt; 1 price[500]") == 1
+    again = (
+        '<a class="quote" href="#f1">[the same 4 frames as in attempt 1]</a>\n\nKeyError: 500</pre>'
+    )
+    assert again in html
+    assert "-" * 75 not in html
 
 
 def test_a_page_is_written_once_unless_it_may_be_replaced(

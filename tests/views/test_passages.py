@@ -26,10 +26,37 @@ def test_a_passage_within_a_text_is_quoted_whole() -> None:
 
 
 def test_what_was_cut_in_the_middle_is_quoted_by_its_head_and_its_tail() -> None:
-    head, tail = CODE[:350], CODE[-320:]
-    found = split(known(), f"{head} ... {tail}.")
-    size = len(CODE)
-    assert found == [("code", 0, 350), " ... ", ("code", size - 320, size), "."]
+    gap = "\n... 300 characters are left out here ...\n"
+    head, tail = CODE.index("\nline 20"), CODE.index("line 23 ")
+    found = split(known(), f"{CODE[:head]}{gap}{CODE[tail:]}\n.")
+    assert found == [("code", 0, head), gap, ("code", tail, len(CODE)), "\n."]
+
+
+def test_a_quotation_begins_and_ends_with_a_line_where_there_are_lines() -> None:
+    begin, end = CODE.index("line 1 "), CODE.index("\nline 30")
+    found = split(known(), f"odd {CODE[3 : end + 5]} odd")
+    assert found == [f"odd {CODE[3:begin]}", ("code", begin, end), "\nline odd"]
+    passages = known("x" * 2_000)
+    assert split(passages, f"{'x' * 500}y") == [("code", 0, 500), "y"]
+
+
+def test_what_has_lines_in_common_in_its_midst_quotes_those() -> None:
+    text = f"first\n{CODE}\nlast"
+    passages = known("other\n" + CODE + "\nend")
+    assert split(passages, text) == ["first\n", ("code", 6, 6 + len(CODE)), "\nlast"]
+
+
+def test_no_quotation_leads_on_without_end() -> None:
+    """Of texts that each quote the one before, only what they have of their own is quoted."""
+    passages = known()
+    passages.add(f"It failed.\n{CODE}", "feedback", "the feedback", quotes=True)
+    text = f"It failed.\n{CODE}"
+    assert split(passages, text) == [("feedback", 0, len(text))]
+    flat = passages.split(text, flat=True)
+    assert [each if isinstance(each, str) else each.passage.target for each in flat] == [
+        "It failed.\n",
+        "code",
+    ]
 
 
 def test_short_and_unknown_texts_stay_as_they_are() -> None:

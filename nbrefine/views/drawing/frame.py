@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import os.path
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +70,7 @@ def free(path: str | Path, *, overwrite: bool = False) -> Path:
     target = Path(path)
     if target.suffix == ".ipynb":  # nobody wants a record replaced by its page
         raise RecordError(f"{target} is a notebook's name", hint="Give one that ends in .html")
-    if target.exists() and not overwrite:
+    if os.path.lexists(target) and not overwrite:
         raise RecordError(
             f"{target} is there already",
             hint="Choose another name, or allow it with overwrite=True or --overwrite",

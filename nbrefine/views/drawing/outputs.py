@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +32,8 @@ _SIGNATURES = {
     "image/gif": b"GIF8",
     "image/webp": b"RIFF",
 }
+_RULE = re.compile(r"\A-{40,}\n")
+"""What IPython draws above a traceback; a box says that better."""
 _TEXTS = ("text/plain", "text/markdown", "text/latex", "application/json")
 
 
@@ -74,8 +77,8 @@ class Drawing:
             if output.text:
                 yield Block("text", shown(output.text), label)
         else:
-            lines = "\n".join(output.traceback) or str(output)
-            yield Block("error", shown(lines))
+            lines = strip_ansi("\n".join(output.traceback)) or str(output)
+            yield Block("error", shown(_RULE.sub("", lines, count=1)))
 
     def _display(self, output: Display) -> Iterator[Block]:
         label = "after the cell had ended" if output.late else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from nbrefine.notebook.markdown import visible
 from nbrefine.values import Episode
 from nbrefine.views.drawing import frame, highlight, parts
 from nbrefine.views.drawing.outputs import Drawing, shown
+from nbrefine.views.page.frames import Frames
 from nbrefine.views.page.passages import Passages
 from nbrefine.views.page.prompts import Prompt, Prompts, quoted
 from nbrefine.views.story import Scene, Story, story
@@ -54,7 +55,7 @@ def document(episode: Episode) -> str:
         (shown(setup, CODE), "setup", "the setup"),
         (shown(episode.task.tests, CODE), "tests", "the tests"),
     ):
-        passages.add(text, target, name, lasting=True)
+        passages.add(text, target, name)
     shots = {shot.scene.key: shot for shot in _shots(told, passages, drawing)}
     body = _template().render(
         story=told,
@@ -79,19 +80,25 @@ def document(episode: Episode) -> str:
 
 
 def _shots(told: Story, passages: Passages, drawing: Drawing) -> Iterator[Shot]:
-    prompts = Prompts(passages)
+    prompts, frames = Prompts(passages), Frames()
     for scene in told.scenes:
         prompt = prompts.draw(scene.prompt) if scene.prompt else None
         code, changes = shown(scene.code, CODE), shown(_body(scene.changes), CODE)
         place = scene.place[0].lower() + scene.place[1:]
         passages.add(code, f"{scene.key}-code", f"the code of {place}")
-        blocks = tuple(drawing.blocks(scene.outputs)) if scene.ran else ()
+        blocks = [
+            replace(block, drawn=frames.draw(block.text, place)) if block.kind == "error" else block
+            for block in (drawing.blocks(scene.outputs) if scene.ran else ())
+        ]
         for number, block in enumerate(blocks):
             if block.kind in ("text", "error"):
-                passages.add(block.text, f"{scene.key}-o{number}", f"the output of {place}")
+                told = f"the output of {place}"
+                quotes = block.drawn is not None and "<a " in block.drawn
+                passages.add(block.text, f"{scene.key}-o{number}", told, quotes=quotes)
         feedback = shown(scene.feedback)
-        drawn = quoted(passages, feedback)
-        passages.add(feedback, f"{scene.key}-feedback", f"the feedback to {place}")
+        name, words = f"{scene.key}-feedback", f"the feedback to {place}"
+        drawn = quoted(passages, feedback, name, words, flat=True)
+        passages.add(feedback, name, words, quotes=True)
         yield Shot(
             scene,
             highlight.code(code, scene.language),

@@ -99,7 +99,8 @@
     }
   }
 
-  // Texts that stand elsewhere on the page come to where they are quoted when that is opened.
+  // Texts that stand elsewhere on the page come to where they are quoted when that is opened,
+  // or when the quotation is pressed.
   function words(element) {
     const copy = element.cloneNode(true);
     for (const quote of copy.querySelectorAll("a.quote")) quote.replaceWith(quoted(quote));
@@ -112,14 +113,17 @@
     return part ? whole.slice(...part) : whole;
   }
 
+  function unquoted(link) {
+    const span = document.createElement("span");
+    span.className = "quoted";
+    span.title = link.textContent;
+    span.textContent = quoted(link);
+    link.replaceWith(span);
+    return span;
+  }
+
   function fill(details) {
-    for (const link of details.querySelectorAll("a.quote")) {
-      const span = document.createElement("span");
-      span.className = "quoted";
-      span.title = link.textContent;
-      span.textContent = quoted(link);
-      link.replaceWith(span);
-    }
+    for (const link of details.querySelectorAll("a.quote")) unquoted(link);
     for (const link of details.querySelectorAll(".again a:not(.copied)")) {
       link.classList.add("copied");
       const first = Number(link.hash.slice(2));
@@ -159,6 +163,14 @@
   document.addEventListener("toggle", (event) => {
     if (event.target.open && !printing) fill(event.target);
   }, true);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a.quote");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const span = unquoted(link);
+    span.tabIndex = -1;
+    span.focus({ preventScroll: true });
+  });
   document.addEventListener("keydown", pressed);
   window.addEventListener("hashchange", unfold);
   button("previous").addEventListener("click", () => go(current() - 1));

@@ -14,10 +14,10 @@ SHORTEST = 300
 """Characters from which a passage is quoted and not repeated."""
 
 _ANCHOR = 80
-"""Characters by which a passage is found; a text that was cut has its head or its tail."""
+"""Characters by which a line is known."""
 
-_RECENT = 24
-"""Passages that are looked for; what comes again does so soon."""
+_RECENT = 6
+"""Passages that are looked at for a line; what comes again has mostly come just before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,11 @@ class Passage:
 
     text: str
     target: str
-    """Id of the element that holds it and nothing else."""
+    """Id of the element that holds it and nothing else, or quotes of parts of it."""
     told: str
     """What it is, such as "the code of attempt 2"."""
+    quotes: bool = False
+    """Whether its element quotes others in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,59 +57,92 @@ class Quote:
 
 
 class Passages:
-    """The passages that a page has had so far."""
+    """The passages that a page has had so far, found by the lines in them."""
 
     def __init__(self) -> None:
-        self._lasting: list[Passage] = []
-        self._recent: deque[Passage] = deque(maxlen=_RECENT)
+        self._known: dict[str, deque[tuple[Passage, int]]] = {}
 
-    def add(self, text: str, target: str, told: str, *, lasting: bool = False) -> None:
-        """Remember a passage; a short one is not worth it."""
-        if len(text) >= SHORTEST:
-            (self._lasting if lasting else self._recent).append(Passage(text, target, told))
+    def add(self, text: str, target: str, told: str, *, quotes: bool = False) -> None:
+        """Remember a passage; a short one is not worth it.
 
-    def split(self, text: str) -> list[str | Quote]:
-        """Give a text as what is new in it and quotes of what is not."""
-        return list(self._split(text))
-
-    def _split(self, text: str) -> Iterator[str | Quote]:
-        found = self._longest(text)
-        if found is None:
-            if text:
-                yield text
-            return
-        begin, quote = found
-        yield from self._split(text[:begin])
-        yield quote
-        yield from self._split(text[begin + quote.end - quote.begin :])
-
-    def _longest(self, text: str) -> tuple[int, Quote] | None:
+        Parameters
+        ----------
+        quotes: whether its element quotes others in turn.
+        """
         if len(text) < SHORTEST:
+            return
+        passage = Passage(text, target, told, quotes)
+        lines: dict[str, int] = {}
+        for at in _starts(text):
+            lines.setdefault(_line(text, at), at)
+        for line, at in lines.items():
+            self._known.setdefault(line, deque(maxlen=_RECENT)).append((passage, at))
+
+    def split(self, text: str, *, flat: bool = False) -> list[str | Quote]:
+        """Give a text as what is new in it and quotes of what is not.
+
+        Parameters
+        ----------
+        flat: quote only what quotes nothing in turn, so that no quotation leads on without end.
+        """
+        return [piece for piece in self._split(text, flat) if piece]
+
+    def _split(self, text: str, flat: bool) -> Iterator[str | Quote]:
+        done, starts = 0, deque(_starts(text))
+        while starts:
+            at = starts.popleft()
+            found = self._longest(text, at, flat)
+            if found is None:
+                continue
+            passage, begin, same = found
+            back = _common(text[done:at][::-1], passage.text[:begin][::-1])
+            first, last = _whole_lines(text, at - back, at, at + same)
+            yield text[done:first]
+            yield Quote(passage, begin + first - at, begin + last - at)
+            done = last
+            while starts and starts[0] < done:
+                starts.popleft()
+        yield text[done:]
+
+    def _longest(self, text: str, at: int, flat: bool) -> tuple[Passage, int, int] | None:
+        """Find what reads on as a text does from a place in it."""
+        wanted = text[at : at + SHORTEST]
+        if len(wanted) < SHORTEST:
             return None
         every = (
-            match
-            for passage in (*self._lasting, *reversed(self._recent))
-            for match in _matches(text, passage)
+            (passage, begin, _common(text[at:], passage.text[begin:]))
+            for passage, begin in reversed(self._known.get(_line(text, at), ()))
+            if passage.text.startswith(wanted, begin) and not (flat and passage.quotes)
         )
-        return max(every, key=lambda match: match[1].end - match[1].begin, default=None)
+        return max(every, key=lambda match: match[2], default=None)
 
 
-def _matches(text: str, passage: Passage) -> Iterator[tuple[int, Quote]]:
-    """Find the head and the tail of a passage in a text, as far as both agree."""
-    source = passage.text
-    at = text.find(source[:_ANCHOR])
-    if at >= 0:
-        same = _common(text[at:], source)
-        if same >= SHORTEST:
-            yield at, Quote(passage, 0, same)
-            if same == len(source):
-                return
-    at = text.rfind(source[-_ANCHOR:])
-    if at >= 0:
-        stop = at + _ANCHOR
-        same = _common(text[:stop][::-1], source[::-1])
-        if same >= SHORTEST:
-            yield stop - same, Quote(passage, len(source) - same, len(source))
+def _whole_lines(text: str, first: int, at: int, last: int) -> tuple[int, int]:
+    """Leave out a part of a line at either end of what is alike, where enough is left of it.
+
+    Parameters
+    ----------
+    first, at, last: where it begins and ends, and where a line of it begins.
+    """
+    if first > 0 and text[first - 1] != "\n":
+        first = text.find("\n", first, at) + 1 or at
+    if last < len(text) and text[last] != "\n":
+        end = text.rfind("\n", first, last)
+        last = end if end - first >= SHORTEST else last
+    return first, last
+
+
+def _starts(text: str) -> Iterator[int]:
+    """Give where the lines of a text begin."""
+    at = 0
+    while at >= 0:
+        yield at
+        at = text.find("\n", at) + 1 or -1
+
+
+def _line(text: str, at: int) -> str:
+    """Give the beginning of a line, by which it is known."""
+    return text[at : at + _ANCHOR].partition("\n")[0]
 
 
 def _common(one: str, other: str) -> int:

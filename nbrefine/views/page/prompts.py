@@ -106,19 +106,19 @@ class Prompts:
         return Sent(number, message.role, drawn, len(message.images))
 
 
-def quoted(passages: Passages, text: str, name: str = "", told: str = "") -> Markup:
+def quoted(passages: Passages, text: str, name: str, told: str, *, flat: bool = False) -> Markup:
     """Give a text with quotes in place of what the page has had.
 
     Parameters
     ----------
-    name, told: id and words for the new parts, so that they can be quoted in turn; "" where the
-        text is remembered as a whole.
+    name, told: id and words for the new parts, so that they can be quoted in turn.
+    flat: see `Passages.split`.
     """
     drawn = []
-    for place, piece in enumerate(passages.split(text)):
+    for place, piece in enumerate(passages.split(text, flat=flat)):
         if isinstance(piece, Quote):
             drawn.append(_quote(piece))
-        elif name and len(piece) >= SHORTEST:
+        elif len(piece) >= SHORTEST:
             new = f"{name}-{place}"
             drawn.append(f'<span id="{new}">{highlight.text(piece)}</span>')
             passages.add(piece, new, told)

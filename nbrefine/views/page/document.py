@@ -92,9 +92,9 @@ def _shots(told: Story, passages: Passages, drawing: Drawing) -> Iterator[Shot]:
         ]
         for number, block in enumerate(blocks):
             if block.kind in ("text", "error"):
-                told = f"the output of {place}"
+                name, words = f"{scene.key}-o{number}", f"the output of {place}"
                 quotes = block.drawn is not None and "<a " in block.drawn
-                passages.add(block.text, f"{scene.key}-o{number}", told, quotes=quotes)
+                passages.add(block.text, name, words, quotes=quotes)
         feedback = shown(scene.feedback)
         name, words = f"{scene.key}-feedback", f"the feedback to {place}"
         drawn = quoted(passages, feedback, name, words, flat=True)

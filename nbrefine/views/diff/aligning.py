@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
+from typing import TypeVar
 
 from nbrefine.views.story import Act, Scene, Story
+
+K = TypeVar("K", bound=Hashable)
 
 Key = tuple[str, int]
 """What a turn is, and how many such there were before it in its step, it included."""
@@ -56,11 +59,11 @@ def keyed(act: Act | None) -> Mapping[Key, Scene]:
     return found
 
 
-def merged(ours: Sequence[Key], theirs: Sequence[Key]) -> Iterator[Key]:
+def merged(ours: Sequence[K], theirs: Sequence[K]) -> Iterator[K]:
     """Give all keys once, in our order, each of theirs alone behind the one that it follows."""
     known = set(ours)
-    behind: dict[Key | None, list[Key]] = {}
-    anchor: Key | None = None
+    behind: dict[K | None, list[K]] = {}
+    anchor: K | None = None
     for key in theirs:
         if key in known:
             anchor = key

@@ -225,7 +225,7 @@ def _differing(a: Scene | None, b: Scene | None) -> Iterator[Part]:
     if a is None or b is None:
         yield "there"
         return
-    if a.code != b.code:
+    if outcomes.code(a) != outcomes.code(b):
         yield "code"
     if outcomes.text(a) != outcomes.text(b):
         yield "text"

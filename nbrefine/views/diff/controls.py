@@ -126,7 +126,6 @@ class Controls:
     def _runs(self) -> Iterator[Markup]:
         compared = self._compared
         yield Markup('<div role="status">{}</div>').format(drawn.verdict(compared))
-        yield drawn.names(compared)
         yield drawn.overview(compared)
         for title, caption, found in drawn.around(compared):
             if found:

@@ -18,7 +18,7 @@ from nbrefine.views.story import Scene
 ABSENT = "not there"
 """What stands where a run has no such test."""
 
-_TEXTS = ("text/plain", "text/markdown", "text/latex", "text/html", "image/svg+xml")
+_TEXTS = ("text/plain", "text/markdown", "text/latex", "text/html")
 
 
 def code(scene: Scene | None) -> str:

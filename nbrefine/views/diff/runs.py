@@ -8,6 +8,7 @@ from typing import Any
 
 from nbrefine.notebook import steps
 from nbrefine.values import Episode, KernelInfo
+from nbrefine.views.diff.aligning import merged
 from nbrefine.views.diff.changes import changes
 
 HIDDEN = "not shown here"
@@ -54,7 +55,7 @@ def costs(a: Episode, b: Episode) -> Iterator[Contrast]:
 
 
 def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> Iterator[Contrast]:
-    for what in dict.fromkeys((*ours, *theirs)):
+    for what in merged(list(ours), list(theirs)):
         one, other = ours.get(what, ""), theirs.get(what, "")
         if one != other:
             yield Contrast(what, *(_veiled(one, other) if what in _VEILED else (one, other)))
@@ -104,7 +105,7 @@ def _prompt(episode: Episode) -> dict[str, str]:
     asked = next((turn.messages for turn in episode.turns if turn.messages), ())
     told: dict[str, str] = {}
     for message in asked:
-        name = f"First prompt, {message.role}"
+        name = f"First prompt ({message.role})"
         told[name] = "\n\n".join(filter(None, (told.get(name, ""), message.content)))
     return told
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbrefine.notebook.markdown import one_line
 from nbrefine.values import Episode, StopReason
+from nbrefine.views.diff.aligning import merged
 from nbrefine.views.story import Act, Scene
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def overview(compared: EpisodeDiff) -> list[tuple[str, str, str]]:
     """Give the facts of both that a reader asks for first: label, and what each side has."""
     sides = (compared.a, compared.b)
     ours, theirs = ({"Ended": side.story.verdict, **dict(side.story.facts())} for side in sides)
-    labels = (label for label in dict.fromkeys((*ours, *theirs)) if label != "Hidden tests")
+    labels = (label for label in merged(list(ours), list(theirs)) if label != "Hidden tests")
     return [(label, ours.get(label, "-"), theirs.get(label, "-")) for label in labels]
 
 

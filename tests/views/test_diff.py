@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -355,3 +357,18 @@ def test_texts_far_too_long_are_compared_from_their_first_difference_on() -> Non
         f"@@ {50_000 - 39_997 - LINES:,} more lines are not compared @@",
     ]
     assert counted(changes(old, new)) == "1 line only in A, 1 line only in B"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_difference_is_what_difflib_gives_where_lines_do_not_come_often(seed: int) -> None:
+    random = Random(seed)
+    ours, theirs = ([str(random.randrange(9)) for _ in range(12)] for _ in range(2))
+    expected = list(difflib.unified_diff(ours, theirs, lineterm=""))[2:]
+    assert changes("\n".join(ours), "\n".join(theirs)).split("\n") == expected
+
+
+def test_lines_that_come_often_are_compared_by_their_turn() -> None:
+    old = ["again"] * 400 + ["end"]
+    new = ["again"] * 399 + ["more", "again", "end"]
+    told = changes("\n".join(old), "\n".join(new)).split("\n")
+    assert [line for line in told if line[0] in "-+"] == ["+more"]

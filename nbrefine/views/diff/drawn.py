@@ -107,7 +107,7 @@ def detail(pair: Pair) -> Iterator[Markup]:
     for letter, scene in (("A", pair.a), ("B", pair.b)):
         if scene is not None:
             yield _fate(letter, scene)
-    if (both := pair.a) is not None and pair.b is not None and both.code and not pair.code:
+    if (both := pair.a) is not None and both.code and not {"there", "code"} & {*pair.differs}:
         yield parts.paragraph("The code is the same.", "soft")
         code = highlight.code(shown(both.code), both.language)
         yield _folded("The code of both", parts.box(code, "Code", kind="code", plain=both.code))

@@ -97,7 +97,7 @@ def _detail(pair: Pair) -> Iterator[RenderableType]:
         if scene is not None:
             trouble = f": {scene.trouble}" if scene.trouble else ""
             yield _line(one_line(f"{letter} {scene.fate}{trouble}", 400))
-    if pair.differs and pair.a is not None and pair.b is not None and pair.a.code and not pair.code:
+    if pair.a is not None and pair.a.code and not {"there", "code"} & {*pair.differs}:
         yield _line("The code is the same.", "dim")
     for name, text in telling.sections(pair):
         yield from _changes(name, text)

@@ -22,7 +22,8 @@ from nbrefine._version import __version__
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.findings import Finding, findings
 from nbrefine.metrics import Aggregate, Metrics, Outcome, aggregate, compute_all_metrics
-from nbrefine.notebook.files import replace_file, unreadable, unwritable
+from nbrefine.notebook.files import replace_file, unwritable
+from nbrefine.notebook.reading import unreadable
 from nbrefine.trajectory import Trajectory
 from nbrefine.values import StopReason, Usage, Verdict
 

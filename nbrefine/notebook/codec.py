@@ -187,6 +187,8 @@ class Unpacker:
         return self.messages[start:end]
 
     def _plain(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return clean(value)  # another program may have written the file
         if isinstance(value, list):
             return [self._plain(item) for item in value]
         if not isinstance(value, dict):
@@ -221,19 +223,23 @@ class Unpacker:
         if key not in self.blobs:
             self.lost = True
             return f"[a long text that is no longer in the record, {key}]"
-        return self.blobs[key]
+        return clean(self.blobs[key])
 
 
 def damaged(where: str, error: Exception) -> RecordError:
     """Make the error for data that is not what a `Packer` makes."""
     from pydantic import ValidationError
 
-    detail = str(error)
+    detail = " ".join(str(error).split())[:200]
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         detail = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    elif isinstance(error, KeyError):
+        detail = f"it lacks {detail}"
+    elif not isinstance(error, ValueError):  # Python's words, which say little by themselves
+        detail = f"it is not built as nbrefine builds it ({type(error).__name__}: {detail})"
     return RecordError(
-        f"{where} is damaged: {detail or type(error).__name__}",
+        f"{where} is damaged: {detail}",
         hint="Restore the file from a copy, or record the episode again",
     )
 

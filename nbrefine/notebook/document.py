@@ -16,6 +16,7 @@ from typing import Any
 from nbrefine.errors import RecordError
 from nbrefine.notebook import cells, form
 from nbrefine.notebook.codec import SCHEMA, Packer, Unpacker, clean, damaged, digest
+from nbrefine.notebook.reading import ANOTHER
 from nbrefine.notebook.wording import title
 from nbrefine.outputs import CellResult
 from nbrefine.values import Episode, KernelInfo, Turn
@@ -150,7 +151,7 @@ def parse(notebook: Any, *, where: str) -> Episode:
         if unpacker.lost and episode.setup is not None:
             episode = replace(episode, setup=_with_note(episode.setup, RERUN))
         return _compared(episode, found)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise damaged(where, error) from None
 
 
@@ -162,20 +163,18 @@ def record_of(notebook: Any, where: str) -> Mapping[str, Any]:
     RecordError: there is none, and what this is instead; or it is of a newer kind.
     """
     if not isinstance(notebook, dict) or not isinstance(notebook.get("nbformat"), int):
-        raise RecordError(f"{where} is JSON, but not a notebook", hint=_HINT)
+        raise RecordError(f"{where} is JSON, but not a notebook", hint=ANOTHER)
     metadata = notebook.get("metadata")
     record = metadata.get("nbrefine") if isinstance(metadata, dict) else None
-    if not isinstance(record, dict) or "schema" not in record:
-        raise RecordError(f"{where} is {_kind(notebook)}, not an episode", hint=_HINT)
-    if record["schema"] != SCHEMA:
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if not isinstance(record, dict) or not isinstance(schema, str):
+        raise RecordError(f"{where} is {_kind(notebook)}, not an episode", hint=ANOTHER)
+    if schema != SCHEMA:
         raise RecordError(
-            f"{where} has the schema {record['schema']!r}, and this nbrefine reads {SCHEMA!r}",
+            f"{where} has the schema {schema[:40]!r}, and this nbrefine reads {SCHEMA!r}",
             hint="Install a newer nbrefine",
         )
     return record
-
-
-_HINT = "Give a file that nbrefine recorded"
 
 
 def _kind(notebook: Mapping[str, Any]) -> str:
@@ -187,25 +186,42 @@ def _kind(notebook: Mapping[str, Any]) -> str:
 
 
 def _code_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Give the code cells with their texts joined; on disk a text may be a list of lines."""
-    joined = []
-    for cell in notebook["cells"]:
-        if cell.get("cell_type") == "code":
-            outputs = [_joined_output(output) for output in cell.get("outputs", ())]
-            joined.append({**cell, "source": _joined(cell.get("source", "")), "outputs": outputs})
-    return joined
+    """Give the code cells with their texts joined; on disk a text may be a list of lines.
+
+    Cells are for people, who have other tools as well: what is none is passed over.
+    """
+    return [
+        {
+            **cell,
+            "source": clean(_joined(cell.get("source"))),
+            "outputs": [_joined_output(output) for output in _dicts(cell.get("outputs"))],
+        }
+        for cell in _dicts(notebook.get("cells"))
+        if cell.get("cell_type") == "code"
+    ]
+
+
+def _dicts(found: Any) -> list[dict[str, Any]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _joined_output(output: Mapping[str, Any]) -> dict[str, Any]:
-    data = {
-        mime: value if form.is_json(mime) else _joined(value)
-        for mime, value in output.get("data", {}).items()
+    data, traceback = output.get("data"), output.get("traceback")
+    return {
+        **output,
+        "text": _joined(output.get("text")),
+        "data": {
+            mime: value if form.is_json(mime) else _joined(value)
+            for mime, value in (data if isinstance(data, dict) else {}).items()
+        },
+        "traceback": traceback if isinstance(traceback, list) else [],
     }
-    return {**output, "text": _joined(output.get("text", "")), "data": data}
 
 
-def _joined(text: Any) -> Any:
-    return "".join(text) if isinstance(text, list) else text
+def _joined(text: Any) -> str:
+    if isinstance(text, list):
+        return "".join(part for part in text if isinstance(part, str))
+    return text if isinstance(text, str) else ""
 
 
 def _long_outputs(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -222,9 +238,15 @@ def _compared(episode: Episode, found: list[dict[str, Any]]) -> Episode:
     sources: dict[str, str] = {}
     for cell in found:
         # A copied cell keeps its id in some editors; the first one is ours.
-        sources.setdefault(cell.get("id", ""), cell["source"])
+        sources.setdefault(str(cell.get("id")), cell["source"])
+    others = {cell["source"] for cell in found}
+
+    def stands(cell_id: str, source: str) -> bool:
+        # Some tools take ids away, or give new ones: then the source tells which cell it is.
+        return sources[cell_id] == source if cell_id in sources else source in others
+
     turns = [
-        _noted(turn, EDITED) if turn.accepted and sources.get(cell_id) != _source(turn) else turn
+        _noted(turn, EDITED) if turn.accepted and not stands(cell_id, _source(turn)) else turn
         for turn, cell_id in zip(episode.turns, cells.turn_ids(episode), strict=True)
     ]
     return replace(episode, turns=tuple(turns))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
-import json
 import os
 import re
 import secrets
 import stat
 from pathlib import Path
-from typing import Any
 
 from nbrefine.errors import RecordError
+from nbrefine.notebook.reading import real as real_file
 
 
 def target(path: str | Path) -> Path:
@@ -23,7 +22,7 @@ def target(path: str | Path) -> Path:
     ------
     RecordError: no notebook can be written there, and why.
     """
-    real = Path(os.path.realpath(path))
+    real = real_file(path)
     if Path(path).suffix != ".ipynb":
         raise RecordError(
             f"{path} is not a notebook's name", hint="Give a file name that ends in .ipynb"
@@ -52,23 +51,6 @@ def check_writable(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise unwritable(path, error) from None
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises
-    ------
-    RecordError: it cannot be read, or is not JSON.
-    """
-    try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except (ValueError, RecursionError):
-        raise RecordError(
-            f"{path} is not JSON, so it is no notebook", hint="Give a file that nbrefine recorded"
-        ) from None
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -141,11 +123,6 @@ def unwritable(path: Path, error: OSError) -> RecordError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "Free some space or choose another place; the old file is untouched"
     return RecordError(f"{path} cannot be written: {error.strerror or error}", hint=hint)
-
-
-def unreadable(path: Path, error: OSError) -> RecordError:
-    """Make the error for a file that cannot be read."""
-    return RecordError(f"{path} cannot be read: {error.strerror or error}", hint="Check the path")
 
 
 def _like_the_old(path: Path, descriptor: int) -> None:

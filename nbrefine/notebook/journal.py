@@ -18,12 +18,13 @@ from typing import Any
 from nbrefine.errors import RecordError
 from nbrefine.notebook import files
 from nbrefine.notebook.codec import SCHEMA, Packer, Unpacker, damaged
+from nbrefine.notebook.reading import JOURNAL, open_file, unreadable
 from nbrefine.values import Episode, Turn
 
 
 def path_of(notebook: Path) -> Path:
     """Give the place of a notebook's journal."""
-    return notebook.with_suffix(".nbrefine.jsonl")
+    return notebook.with_suffix(JOURNAL)
 
 
 class Journal:
@@ -138,11 +139,11 @@ def read(path: Path) -> Found:
     RecordError: there is none, it is something else, or not even its first line is whole.
     """
     try:
-        with path.open("rb") as lines:
+        with open_file(path) as lines:
             running = not _lock(lines.fileno(), fcntl.LOCK_SH)
             return _read(path, lines, running=running)
     except OSError as error:
-        raise files.unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
 def is_running(path: Path) -> bool:
@@ -153,10 +154,10 @@ def is_running(path: Path) -> bool:
     RecordError: the journal cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return not _lock(file.fileno(), fcntl.LOCK_SH)
     except OSError as error:
-        raise files.unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
 def _read(path: Path, lines: Iterable[bytes], *, running: bool) -> Found:

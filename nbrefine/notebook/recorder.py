@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import replace
 from itertools import chain, count
@@ -12,6 +11,8 @@ from pathlib import Path
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.notebook import document, files, journal
 from nbrefine.notebook.journal import Found, Journal
+from nbrefine.notebook.reading import read_json
+from nbrefine.notebook.reading import real as real_file
 from nbrefine.values import Episode, Stop
 
 SHARE = 10
@@ -31,7 +32,7 @@ def save(episode: Episode, path: str | Path) -> None:
     """
     real = files.target(path)
     if real.exists():
-        document.record_of(files.read_json(real), str(path))
+        document.record_of(read_json(real), str(path))
     files.replace_file(real, document.dumps(document.build(episode, name=Path(path).name)))
 
 
@@ -45,7 +46,7 @@ def load(path: str | Path) -> Episode:
     ------
     RecordError: there is no such file, or it is no episode; says what it is instead.
     """
-    real = Path(os.path.realpath(path))
+    real = real_file(path)
     if real.suffix == ".jsonl":
         return _told(journal.read(real))
     found = _journal_beside(real)
@@ -71,7 +72,7 @@ def load(path: str | Path) -> Episode:
 
 def paths_of(path: str | Path) -> tuple[Path, ...]:
     """Give what a record is made of: the notebook, the journal, the folder of whole outputs."""
-    real = Path(os.path.realpath(path))
+    real = real_file(path)
     return real, journal.path_of(real), files.folder_of(real)
 
 
@@ -168,7 +169,7 @@ class Recorder:
         if not self._real.exists():
             return
         try:
-            notebook = files.read_json(self._real)
+            notebook = read_json(self._real)
             document.record_of(notebook, str(self._real))
         except RecordError as error:
             hint = "Choose another name: only an episode is ever replaced"
@@ -317,7 +318,7 @@ def _journal_beside(real: Path) -> Found | None:
 
 def _read(path: Path) -> tuple[Episode, str]:
     """Read a notebook; the second value names the journal that is ahead of it, if one is."""
-    notebook = files.read_json(path)
+    notebook = read_json(path)
     ahead = document.record_of(notebook, str(path)).get("journal", "")
     return document.parse(notebook, where=str(path)), ahead
 

@@ -15,6 +15,7 @@ from nbrefine.notebook import document, files, load, steps, wording
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.ending import answer_checks
 from nbrefine.notebook.markdown import fence, plain, span
+from nbrefine.notebook.reading import read_json
 from nbrefine.notebook.steps import Step
 from nbrefine.postconditions import cell_of
 from nbrefine.rewards.tests import as_cell
@@ -88,7 +89,7 @@ def write(
 
 def _is_record(path: Path) -> bool:
     try:
-        document.record_of(files.read_json(path), str(path))
+        document.record_of(read_json(path), str(path))
     except RecordError:
         return False
     return True

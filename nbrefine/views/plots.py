@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
 from nbrefine.errors import UsageError
@@ -165,7 +166,16 @@ def _new_axes() -> Axes:
             f"A plot needs matplotlib, which cannot be imported ({error})",
             hint="Run pip install 'nbrefine[data]', or print solved_by_attempt_table(…)",
         ) from None
-    return Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
+
+    class Picture(Figure):
+        """A figure that a notebook shows, without pyplot and its `%matplotlib inline`, too."""
+
+        def _repr_png_(self) -> bytes:
+            drawn = BytesIO()
+            self.savefig(drawn, format="png")
+            return drawn.getvalue()
+
+    return Picture(figsize=(6.4, 4.0), layout="constrained").add_subplot()
 
 
 def _table(

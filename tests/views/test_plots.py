@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
 from nbrefine.errors import UsageError
 from nbrefine.metrics import Outcome
@@ -48,6 +49,12 @@ def test_the_curve_rises_with_every_attempt_that_solves_a_task() -> None:
     drawn = BytesIO()
     figure.savefig(drawn, format="png")
     assert drawn.getvalue().startswith(b"\x89PNG")
+
+
+def test_a_notebook_shows_the_curve_without_pyplot() -> None:
+    form: Any = DisplayFormatter()
+    shown = form.format(plot_solved_by_attempt(FOUR))[0]
+    assert shown["image/png"].startswith(b"\x89PNG")
 
 
 def test_several_sets_share_a_picture_with_a_curve_each() -> None:

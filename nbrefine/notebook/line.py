@@ -35,11 +35,7 @@ def _reason(turn: Turn) -> str:
         return one_line(turn.feedback.strip().partition("\n")[0])
     if turn.accepted:
         return ""
-    if wording.unjudged(turn) or wording.withheld(turn):
-        return wording.reason(turn)
-    if turn.result is not None and turn.result.error is not None:
-        return one_line(str(turn.result.error))
-    if turn.tests is None:
-        return turn.extraction.reason
-    failing = [case.name for case in turn.tests.cases if not case.passed]
-    return one_line(turn.tests.problem or "failing: " + ", ".join(failing))
+    if why := wording.reason(turn):
+        return one_line(why)
+    failing = [case.name for case in wording.not_passed(turn)]
+    return one_line(f"failing: {', '.join(failing)}") if failing else ""

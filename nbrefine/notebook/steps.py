@@ -52,6 +52,8 @@ class Step:
     """How many of the turns were attempts."""
     answered: bool = False
     """Whether the answer was taken in it."""
+    lost: bool = False
+    """Whether its checks no longer held when the episode was gone on with."""
 
     @property
     def title(self) -> str:
@@ -67,7 +69,8 @@ class Step:
             return f"accepted: attempt {attempts}" if attempts else "nothing accepted"
         if self.fate == "answer":
             return "the answer was taken" if self.answered else "no answer was taken"
-        return _TOLD[self.fate].format(attempts=attempts, lacks=listed(self.lacks))
+        told = _TOLD[self.fate].format(attempts=attempts, lacks=listed(self.lacks))
+        return f"{told}, though a check of it no longer holds" if self.lost else told
 
     @property
     def accepted(self) -> Turn | None:
@@ -112,12 +115,21 @@ def steps_of(episode: Episode) -> list[Step]:
         here = turns.get(number, ())
         attempts = sum(wording.is_attempt(episode, turn) for turn in here)
         found = episode.answer is not None and episode.answer.turn in [t.number for t in here]
-        step = Step(number, here, subtask, "unplanned", lacks, attempts, found)
+        lost = subtask is not None and number in lost_checks(episode)
+        step = Step(number, here, subtask, "unplanned", lacks, attempts, found, lost)
         step = replace(step, fate=_fate(episode, step, replaced))
         if step.fate in ("given-up", "replaced", "blocked"):
             missing.add(number)
         steps.append(step)
     return steps
+
+
+def lost_checks(episode: Episode) -> list[int]:
+    """Number the steps whose checks no longer held when the episode was gone on with."""
+    told = episode.settings.get("lost_checks", ())
+    return (
+        [each for each in told if isinstance(each, int)] if isinstance(told, list | tuple) else []
+    )
 
 
 def in_run_order(found: Sequence[Step]) -> list[Step]:
@@ -248,7 +260,8 @@ def checks_told(episode: Episode, turn: Turn | None) -> str:
         return "no checks"
     if turn.tests.problem and not turn.tests.cases:
         return one_line(turn.tests.problem)
-    return f"{turn.tests.passed}/{turn.tests.total} checks held"
+    since = " then, not all do now" if turn.accepted and turn.step in lost_checks(episode) else ""
+    return f"{turn.tests.passed}/{turn.tests.total} checks held{since}"
 
 
 def by_expression(turns: Iterable[Turn]) -> list[Turn]:

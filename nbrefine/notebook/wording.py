@@ -89,6 +89,7 @@ def facts(episode: Episode) -> list[tuple[str, str]]:
         ("Time", f"{episode.seconds:.1f} s"),
         ("Seed", "none" if episode.seed is None else str(episode.seed)),
         ("Recorded", f"{_moment(episode.created)} by nbrefine {episode.version}".strip()),
+        ("Branched from", branched(episode)),
         ("Other when gone on with", "; ".join(differences(episode))),
     ]
     return [(label, fact) for label, fact in found if fact]
@@ -121,6 +122,17 @@ def differences(episode: Episode) -> list[str]:
     """Say how session and files were other than recorded when the episode was gone on with."""
     told = episode.settings.get("differences", ())
     return [one_line(str(each), 400) for each in told] if isinstance(told, list | tuple) else []
+
+
+def branched(episode: Episode) -> str:
+    """Say which episode this one was branched from, and for what; "" where it began anew."""
+    told = episode.settings.get("branched_from")
+    if not isinstance(told, dict):
+        return ""
+    step, name = told.get("step"), one_line(str(told.get("episode") or "another one"))
+    asked = one_line(str(told.get("instruction") or ""), 400)
+    wanted = f", to do this from there on: {asked}" if asked else ", to do the same again"
+    return f"the episode {name}, before step {step}{wanted}"
 
 
 def _helpers(episode: Episode) -> str:

@@ -62,6 +62,13 @@ class Scene:
         return "" if self.code or self.plan is not None else steps.asked(self.turn)
 
     @property
+    def origin(self) -> str:
+        """Who gave the code, where it is not what the model wrote; "" where it is."""
+        extraction = self.turn.extraction
+        told = one_line(extraction.reason) if extraction.status == "given" else ""
+        return f"{told[:1].upper()}{told[1:].rstrip('.')}." if told else ""
+
+    @property
     def prompt(self) -> tuple[Message, ...]:
         """The messages as sent; () where no model was asked."""
         return self.turn.messages
@@ -85,6 +92,11 @@ class Scene:
     @property
     def outputs(self) -> tuple[Output, ...]:
         return self.turn.result.outputs if self.turn.result is not None else ()
+
+    @property
+    def text(self) -> str:
+        """The outputs as plain text."""
+        return self.turn.result.text if self.turn.result is not None else ""
 
     @property
     def trouble(self) -> str:
@@ -229,6 +241,11 @@ class Story:
     def scenes(self) -> tuple[Scene, ...]:
         return tuple(scene for act in self.acts for scene in act.scenes)
 
+    def in_order(self) -> list[tuple[Act, Scene]]:
+        """Give all scenes in the order in which they happened; a step may be gone back to."""
+        every = [(act, scene) for act in self.acts for scene in act.scenes]
+        return sorted(every, key=lambda each: each[1].turn.number)
+
     @property
     def in_steps(self) -> bool:
         """Whether the acts are steps that a reader wants to tell apart."""
@@ -241,6 +258,10 @@ class Story:
     def plans(self) -> list[str]:
         """Tell which plans were followed, one sentence each."""
         return steps.plans_told(self.episode)
+
+    def warnings(self) -> list[str]:
+        """Say what the episode needs that is not in its record, a paragraph each."""
+        return list(filter(None, [wording.came_with(self.episode)]))
 
     def outcome(self) -> list[tuple[str, str]]:
         """Give what became of each step, the answer, and the files, as label and text."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbrefine.errors import RecordError, UsageError
-from nbrefine.findings import findings
 from nbrefine.notebook import load, steps, wording
-from nbrefine.notebook.markdown import one_line, shorten, visible
-from nbrefine.values import CaseResult, Episode, Turn
+from nbrefine.notebook.markdown import shorten, visible
+from nbrefine.values import Episode
+from nbrefine.views.story import Act, Scene, Story, story
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 OUTPUT_LINES = 12
 FEEDBACK_LINES = 60
 """A failed test takes four lines, and a reader wants to see what the model saw."""
+TASK_LINES = 30
+LIST_LINES = 40
 CODE_LINES = 200
-DOUBTS = 3
-"""Tests that may be wrong and are told of."""
 
 
 def show(
@@ -44,10 +43,10 @@ def show(
     """
     from rich.console import Console as Terminal
 
-    episode = source if isinstance(source, Episode) else load(source)
+    told = story(source if isinstance(source, Episode) else load(source))
     console = console or Terminal()
     waiting = step and console.is_terminal and sys.stdin.isatty()
-    pages = list(_pages(episode))
+    pages = list(_pages(told))
     number = 0
     while number < len(pages):
         for part in pages[number]:
@@ -92,167 +91,100 @@ def _move(console: Console) -> int | None:
     return None if wanted == "q" else -2 if wanted == "b" else 0
 
 
-def _pages(episode: Episode) -> Iterator[list[RenderableType]]:
-    yield _header(episode)
-    previous: Turn | None = None
-    found = {step.number: step for step in steps.steps_of(episode) if step.subtask is not None}
-    for place, turn in enumerate(wording.in_order(episode)):
-        before = previous if previous is not None and previous.step == turn.step else None
-        new = place == 0 or episode.turns[place - 1].step != turn.step
-        begun = _step(found[turn.step]) if new and turn.step in found else []
-        if wording.is_attempt(episode, turn):
-            yield [*begun, *_attempt(episode, turn, before)]
-        else:
-            yield [*begun, *_said(episode, turn)]
-        if turn.code:
-            previous = turn
-    yield [
-        _rule("Result"),
-        _line(wording.verdict(episode), "bold"),
-        *_result(episode),
-        *_doubts(episode),
-    ]
+def _pages(told: Story) -> Iterator[list[RenderableType]]:
+    """Give what is shown at a time: the task, every scene as it happened, and the end."""
+    yield list(_beginning(told))
+    before: Act | None = None
+    for act, scene in told.in_order():
+        opening = _opening(act) if act is not before and act.step.subtask is not None else ()
+        yield [*opening, *_scene(scene)]
+        before = act
+    yield list(_ending(told))
 
 
-def _step(step: steps.Step) -> list[RenderableType]:
+def _beginning(told: Story) -> Iterator[RenderableType]:
+    yield _rule(told.title)
+    if told.task:
+        yield _block(told.task, TASK_LINES)
+    yield _line(told.verdict, "bold")
+    yield _grid(told.facts())
+    yield from map(_line, told.plans())
+    yield from (_line(warning, "yellow") for warning in told.warnings())
+
+
+def _opening(act: Act) -> Iterator[RenderableType]:
     """Tell what a step is to do, and when it is done."""
-    goal = step.subtask.goal if step.subtask is not None else ""
-    needs = steps.needs(step.subtask) if step.subtask is not None else ""
-    checks = "\n".join(f"- {steps.check_told(check)}" for check in step.checks)
-    return [
-        _rule(step.title),
-        *([_block(goal, lines=30)] if goal not in step.title else []),
-        *([_line(f"It {needs}.")] if needs else []),
-        *(
-            [_label("It is done when these checks hold"), _block(checks, lines=40)]
-            if checks
-            else []
-        ),
-    ]
+    yield _rule(act.title)
+    if act.goal:
+        yield _block(act.goal, TASK_LINES)
+    if act.needs:
+        yield _line(act.needs)
+    if act.checks:
+        yield _label("It is done when these checks hold")
+        yield _block("\n".join(f"- {check}" for check in act.checks), LIST_LINES)
 
 
-def _said(episode: Episode, turn: Turn) -> list[RenderableType]:
-    """Tell of a turn that ran no cell."""
-    parts = [_rule(f"Turn {turn.number}: the model {steps.headline(turn)}")]
-    plan = steps.made_at(episode, turn)
-    if plan is not None:
-        parts.append(_line(steps.plans_told(episode)[episode.plans.index(plan)]))
-        parts.append(_block("\n".join(steps.goals(plan)), lines=40))
-    elif said := steps.asked(turn):
-        parts += [_label("The model wrote"), _block(said)]
-    if turn.feedback:
-        parts += [_label("Feedback to the model"), _block(turn.feedback, lines=FEEDBACK_LINES)]
-    return parts
+def _scene(scene: Scene) -> Iterator[RenderableType]:
+    yield _rule(scene.title)
+    if scene.plan is not None:
+        yield _line(scene.plan_told)
+        yield _block("\n".join(steps.goals(scene.plan)), LIST_LINES)
+    if scene.said:
+        yield _label("The model wrote")
+        yield _block(scene.said)
+    if scene.origin:
+        yield _line(scene.origin, "yellow")
+    if scene.code:
+        yield _source(scene.code, scene.language)
+        yield from _changes(scene)
+    yield from _outcome(scene)
+    if scene.feedback:
+        yield _label("Feedback to the model")
+        yield _block(scene.feedback, FEEDBACK_LINES)
 
 
-def _result(episode: Episode) -> Iterator[RenderableType]:
-    """Tell steps, answer and files of an episode that has them."""
-    from rich.table import Table
-
-    shown = steps.steps_of(episode) if episode.plans else []
-    rows = [(step.title, step.told) for step in shown]
-    if episode.answer is not None:
-        rows += steps.answered(episode.answer)
-    rows += ((path, f"{size} bytes, sha256 {sha256}") for path, size, sha256 in _files(episode))
-    if rows:
-        grid = Table.grid(padding=(0, 2))
-        for label, told in rows:
-            grid.add_row(_line(label), _line(told))
-        yield grid
+def _changes(scene: Scene) -> Iterator[RenderableType]:
+    if scene.before is None:
+        return
+    if scene.repeats:
+        yield _line(f"The code is the same as in attempt {scene.before.attempt}.", "cyan")
+    else:
+        yield _label(f"Changes since attempt {scene.before.attempt}")
+        yield _source(scene.changes, "diff")
 
 
-def _files(episode: Episode) -> list[list[str]]:
-    return [[path, size, sha256[:12]] for path, size, sha256 in steps.files_of(episode)]
-
-
-def _doubts(episode: Episode) -> Iterator[RenderableType]:
-    """Tell of tests that may be wrong, the likely ones first."""
-    every = {each.detail: each for part in _parts(episode) for each in findings(part)}
-    found = sorted(every.values(), key=lambda finding: not finding.likely)
-    for finding in found[:DOUBTS]:
-        yield _line(f"Possible trouble with the tests: {one_line(finding.detail, 400)}.", "yellow")
-    if len(found) > DOUBTS:
-        yield _line(f"The same holds for {len(found) - DOUBTS} more tests.", "yellow")
-
-
-def _parts(episode: Episode) -> list[Episode]:
-    """Give an episode as one for each step: the checks of two steps have nothing in common."""
-    if not episode.plans:
-        return [episode]
-    return [replace(episode, turns=step.turns) for step in steps.steps_of(episode)]
-
-
-def _header(episode: Episode) -> list[RenderableType]:
-    from rich.table import Table
-
-    facts = Table.grid(padding=(0, 2))
-    for label, fact in (*steps.facts(episode), *wording.facts(episode)):
-        facts.add_row(label, _line(fact))
-    title, prompt = wording.title(episode), episode.task.prompt
-    return [
-        _rule(title),
-        *([_block(prompt, lines=30)] if prompt.strip() != title else []),
-        _line(wording.verdict(episode), "bold"),
-        facts,
-        *(_line(told) for told in steps.plans_told(episode)),
-        *([_line(told, "yellow")] if (told := wording.came_with(episode)) else []),
-    ]
-
-
-def _attempt(episode: Episode, turn: Turn, before: Turn | None) -> list[RenderableType]:
-    tests = f", {steps.checks_told(episode, turn)}" if turn.tests else ""
-    of = sum(
-        other.step == turn.step and wording.is_attempt(episode, other) for other in episode.turns
-    )
-    place = wording.place(episode, turn).capitalize()
-    parts = [_rule(f"{place} of {of}: {wording.fate(turn)}{tests}")]
-    if turn.code:
-        parts.append(_source(turn.code, wording.language(episode, turn)))
-    elif turn.reply is not None:
-        parts += [_label("The model wrote"), _block(steps.asked(turn))]
-    if before is not None and turn.code:
-        parts += _changes(before, turn)
-    parts += _outcome(turn)
-    if turn.feedback and not turn.accepted:
-        parts += [_label("Feedback to the model"), _block(turn.feedback, lines=FEEDBACK_LINES)]
-    return parts
-
-
-def _changes(before: Turn, turn: Turn) -> list[RenderableType]:
-    changes = wording.diff(before, turn)
-    if not changes:
-        return [_label(f"The code is the same as in attempt {before.attempt}")]
-    return [_label(f"Changes since attempt {before.attempt}"), _source(changes, "diff")]
-
-
-def _outcome(turn: Turn) -> list[RenderableType]:
+def _outcome(scene: Scene) -> Iterator[RenderableType]:
     """Tell what the cell printed, how it ended, and which tests did not pass."""
-    result = turn.result
-    if wording.unjudged(turn):
-        return [_line(wording.reason(turn), "yellow")]
-    if not turn.tried or wording.withheld(turn):
-        return [_line(f"Nothing was run: {wording.reason(turn)}", "yellow")]
-    parts: list[RenderableType] = []
-    if result is not None and result.text:
-        parts += [_label("Output"), _block(result.text)]
-    if why := wording.reason(turn):
-        parts.append(_line(why, "red"))
-    parts += (_line(_case(case), "red") for case in wording.not_passed(turn))
-    if result is not None:
-        parts += (_line(f"Note: {note}", "yellow") for note in result.notes)
-        parts += (_line(cut, "yellow") for cut in wording.left_out(result))
-    if told := wording.changed(turn):
-        parts += [_label("What it changed"), _block("\n".join(told))]
-    return [*parts, _line(wording.where(turn), "dim")]
+    if scene.ran and scene.text:
+        yield _label("Output")
+        yield _block(scene.text)
+    if scene.trouble:
+        yield _line(scene.trouble, "red" if scene.ran else "yellow")
+    if scene.ran:
+        yield from (_line(missed, "red") for missed in scene.missed)
+        yield from (_line(note, "yellow") for note in scene.notes)
+    if scene.ran and scene.effects:
+        yield _label("What it changed")
+        yield _block("\n".join(scene.effects))
+    if scene.ran and scene.where:
+        yield _line(scene.where, "dim")
 
 
-def _case(case: CaseResult) -> str:
-    told = [one_line(case.expression)]
-    told.append(f"got {one_line(case.got)}" if case.got else "")
-    told.append(f"expected {one_line(case.expected)}" if case.expected else "")
-    told.append(one_line(case.message))
-    details = "; ".join(filter(None, told))
-    return f"{case.name} {wording.STATUS[case.status]}{': ' if details else ''}{details}"
+def _ending(told: Story) -> Iterator[RenderableType]:
+    yield _rule("Result")
+    yield _line(told.verdict, "bold")
+    if rows := told.outcome():
+        yield _grid(rows)
+    yield from (_line(doubt, "yellow") for doubt in told.doubts())
+
+
+def _grid(rows: list[tuple[str, str]]) -> RenderableType:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    for label, told in rows:
+        grid.add_row(_line(label), _line(told))
+    return grid
 
 
 def _rule(title: str) -> RenderableType:
@@ -272,7 +204,7 @@ def _line(text: str, style: str = "") -> RenderableType:
     return Text(visible(text), style)
 
 
-def _block(text: str, *, lines: int = OUTPUT_LINES) -> RenderableType:
+def _block(text: str, lines: int = OUTPUT_LINES) -> RenderableType:
     from rich.padding import Padding
     from rich.text import Text
 

@@ -42,7 +42,7 @@ def test_every_attempt_is_told_with_code_error_feedback_and_changes(repaired: Ep
         "Attempt 1 of 2: rejected (failed), 0/2 tests passed",
         'values = prices["Price"]',
         "KeyError: 'Price'",
-        "test_1 not run",
+        "2 tests were not run",
         "Feedback to the model:",
         "Attempt 2 of 2: accepted, 2/2 tests passed",
         'print("mean", mean)',

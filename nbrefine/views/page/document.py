@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from nbrefine._version import __version__
-from nbrefine.notebook import steps, wording
+from nbrefine.notebook import steps
 from nbrefine.notebook.markdown import visible
 from nbrefine.values import Episode
 from nbrefine.views.drawing import frame, highlight, parts
@@ -62,7 +62,6 @@ def document(episode: Episode) -> str:
         episode=episode,
         shots=shots,
         facts=_facts(told),
-        warning=wording.came_with(episode),
         setup=shown(setup, CODE),
         tests=shown(episode.task.tests, CODE),
         set_up=parts.blocks(drawing.blocks(episode.setup.outputs), "setup")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from nbrefine.notebook import wording
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import one_line, visible
 from nbrefine.views.drawing import highlight
@@ -102,8 +101,7 @@ def _place(scene: Scene, *, outcome: bool) -> Markup:
 def _ending(story: Story) -> Iterator[Markup]:
     mood = "good" if story.episode.solved else "open" if story.episode.stop is None else "bad"
     yield paragraph(story.verdict, f"verdict {mood}")
-    if warning := wording.came_with(story.episode):
-        yield paragraph(warning, "soft")
+    yield from (paragraph(warning, "soft") for warning in story.warnings())
     yield from (
         Markup('<p><span class="soft">{}:</span> {}</p>').format(visible(label), shown(told))
         for label, told in story.outcome()

@@ -82,13 +82,14 @@ def _scene(scene: Scene) -> Iterator[Markup]:
     yield Markup("<div><strong>{}</strong></div>").format(one_line(scene.title))
     if scene.said:
         yield from (Markup("<div>The model wrote:</div>"), _pre(scene.said, OUTPUT))
+    if scene.origin:
+        yield Markup("<div>{}</div>").format(scene.origin)
     if scene.code:
         yield from (Markup("<div>Code:</div>"), _pre(scene.code, CODE))
     if scene.plan is not None:
         yield Markup("<div>{}</div>").format(one_line(scene.plan_told, 1_000))
-    result = scene.turn.result
-    if scene.ran and result is not None and result.text.strip():
-        yield from (Markup("<div>Output:</div>"), _pre(result.text, OUTPUT))
+    if scene.ran and (text := scene.text).strip():
+        yield from (Markup("<div>Output:</div>"), _pre(text, OUTPUT))
     if scene.trouble:
         yield Markup("<div>{}</div>").format(one_line(scene.trouble, 1_000))
 

@@ -28,6 +28,8 @@ def _code(_: Act, scene: Scene) -> Iterator[Markup]:
     if scene.said:
         yield paragraph("The model wrote", "label")
         yield box(shown(scene.said), "What the model wrote", kind="wrap")
+    if scene.origin:
+        yield paragraph(scene.origin, "soft")
     if scene.code:
         code = shown(scene.code, CODE)
         yield box(highlight.code(code, scene.language), "Code", kind="code", plain=code)

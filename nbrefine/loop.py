@@ -16,7 +16,7 @@ from nbrefine.budget import Budget
 from nbrefine.driver import Activity, Driver, EpisodeRun
 from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, NotebookEnvironment, WorkspaceMode
 from nbrefine.errors import UsageError
-from nbrefine.history import History
+from nbrefine.history import History, by_name
 from nbrefine.inputs import data_files, one_of, within
 from nbrefine.kernel import Kernel, OutputLimits
 from nbrefine.models import Model, resolve
@@ -39,7 +39,7 @@ def start(
     max_turns: int = 5,
     timeout: float | None = 120.0,
     test_timeout: float = 10.0,
-    history: History | None = None,
+    history: History | str = "current",
     rules: StopRule | None = None,
     budget: Budget | None = None,
     sampling: Sampling = Sampling(temperature=0.0),
@@ -68,7 +68,8 @@ def start(
     max_turns: turns until the episode ends unsolved.
     timeout: seconds a cell may run; None for no limit.
     test_timeout: seconds one test may run.
-    history: which past a prompt shows; by default task, last code and last feedback.
+    history: which past a prompt shows: a strategy of `nbrefine.history`, or the name of one, which
+        the record keeps.
     rules: when to change strategy and when to stop on repeats.
     budget: what may be spent; checked before every model call.
     sampling: how replies are drawn; a seed of its own is made from `seed` for every turn.
@@ -82,8 +83,8 @@ def start(
 
     Raises
     ------
-    UsageError: a file is missing, the record cannot be written, the model is not known, or
-        tests or setup are given beside those of the task.
+    UsageError: a file is missing, the record cannot be written, the model or the history is not
+        known, or tests or setup are given beside those of the task.
     InvalidTaskError: the tests do not parse.
     """
     if isinstance(task, str):
@@ -91,6 +92,7 @@ def start(
     if not isinstance(task, Task):
         raise UsageError(f"{task!r} is no task", hint="Give a text or a Task")
     rules = rules or StopRule()
+    past = by_name(history) if isinstance(history, str) else history
     record = Path(record) if record is not None else None
     folder = Path(cwd) if cwd is not None else record.parent if record else Path.cwd()
     task = replace(
@@ -110,7 +112,7 @@ def start(
         rebuild_limit=rebuild_limit,
         confirm=confirm,
         workspace=workspace,
-        history=history,
+        history=past,
         rules=rules,
         cwd=folder,
         ignore=within(folder, recorder.paths) if recorder else (),
@@ -135,6 +137,7 @@ def start(
                 "isolation": isolation,
                 "rebuild_limit": rebuild_limit,
                 "workspace": workspace,
+                "history": history if isinstance(history, str) else None,
                 "rules": asdict(rules),
                 "temperature": sampling.temperature,
                 "top_p": sampling.top_p,

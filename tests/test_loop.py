@@ -151,6 +151,15 @@ def test_the_history_strategy_decides_what_the_model_sees() -> None:
     ]  # fmt: skip
 
 
+def test_a_history_can_be_named_and_the_record_keeps_the_name() -> None:
+    model = ScriptedModel([WRONG, RIGHT])
+    episode = refine("t", tests=TESTS, model=model, history="full")
+    assert [message.role for message in episode.turns[1].messages][-2:] == ["assistant", "user"]
+    assert episode.settings["history"] == "full"
+    with pytest.raises(UsageError, match="no history 'sideways'"):
+        refine("t", model=model, history="sideways")
+
+
 def test_replies_without_code_are_turns_too() -> None:
     episode = refine("t", tests=TESTS, model=["Sorry.", "```python\ndef add(", RIGHT])
     assert [turn.verdict for turn in episode.turns] == ["no-code", "incomplete-reply", "solved"]

@@ -130,7 +130,7 @@ def _configure(
 @contextmanager
 def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[EpisodeRun]:
     """Start the episode; whatever happens then, it is stopped and its model released."""
-    from nbrefine import history, loop, models, notebook
+    from nbrefine import loop, models, notebook
     from nbrefine._portal import Run
     from nbrefine.budget import Budget
 
@@ -147,7 +147,7 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
             isolation=config.isolation,
             rebuild_limit=config.rebuild_limit,
             workspace=config.workspace,
-            history=history.by_name(config.history),
+            history=config.history,
             budget=Budget(tokens=config.max_total_tokens, seconds=config.max_seconds),
             sampling=config.to_sampling(),
             seed=config.seed,

@@ -124,7 +124,7 @@ class Request:
         ------
         NbrefineError: it cannot begin, and why.
         """
-        from nbrefine import history, loop, solving
+        from nbrefine import loop, solving
 
         config = self._config
         if self.steps:
@@ -150,7 +150,7 @@ class Request:
             kernel=kernel,
             max_turns=config.max_turns,
             timeout=config.timeout,
-            history=history.by_name(config.history),
+            history=config.history,
             budget=budget,
             sampling=config.to_sampling(),
             seed=self._seed,

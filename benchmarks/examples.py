@@ -48,7 +48,41 @@ assert headline('LIFE OF PI') == 'Life of Pi'
     )
 
 
-RECIPES: dict[str, Callable[..., Episode]] = {"cycle": cycle}
+def passing_but_wrong(*, record: Path, **options: Any) -> Episode:
+    episode = refine(
+        Task(
+            "Write anagrams(a, b): whether two texts have the same letters. "
+            "Case, blanks and punctuation do not count.",
+            id="anagrams",
+            tests="""\
+assert anagrams('Listen', 'Silent')
+assert anagrams('a gentleman', 'elegant man')
+assert not anagrams('apple', 'papel!x')
+""",
+            hidden_tests="""\
+assert anagrams('Dormitory', 'Dirty room!')
+assert anagrams("I'm a dot in place", 'A decimal point')
+assert not anagrams('aab', 'abb')
+""",
+            reference="""\
+def anagrams(a, b):
+    letters = [sorted(c for c in text.lower() if c.isalnum()) for text in (a, b)]
+    return letters[0] == letters[1]
+""",
+        ),
+        sampling=Sampling(temperature=0.0, max_tokens=400),
+        max_turns=5,
+        seed=0,
+        record=record,
+        **options,
+    )
+    return graded(episode, record)
+
+
+RECIPES: dict[str, Callable[..., Episode]] = {
+    "cycle": cycle,
+    "passing-but-wrong": passing_but_wrong,
+}
 
 
 def main() -> None:
@@ -66,9 +100,9 @@ def main() -> None:
 def graded(episode: Episode, record: Path) -> Episode:
     """Put into a record what a grader says of what was accepted, as an evaluation does."""
     with Grader() as grader:
-        grade = grader.grade(episode.task, episode.code).result()
+        grade = grader.grade(episode.task, episode.accepted[-1].code).result()
     episode = replace(episode, grade=GradeNote(grade.verdict, grade.passed, grade.total))
-    save(episode, record, overwrite=True)
+    save(episode, record)
     return episode
 
 

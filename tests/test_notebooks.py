@@ -52,7 +52,8 @@ def test_a_lesson_runs_offline_and_still_tells_what_it_told(
     # Nothing listens there, so whatever would use the network fails at once.
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    shutil.copytree(ROOT / "nbrefine" / "examples", tmp_path / "nbrefine" / "examples")
+    for lent in ("nbrefine/examples", "benchmarks/demo"):
+        shutil.copytree(ROOT / lent, tmp_path / lent)
     folder = tmp_path / "notebooks"
     folder.mkdir()
     notebook = read(lesson)

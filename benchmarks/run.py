@@ -33,6 +33,7 @@ import per_cell
 import player
 import psutil
 import refinement_turn
+import replay
 import speculation
 import state_summary
 import subtask
@@ -53,6 +54,7 @@ BENCHMARKS = (
     page,
     live_panel,
     player,
+    replay,
     grading,
 )
 PACKAGES = (

@@ -140,4 +140,4 @@ def test_five_steps_verify_themselves_each_before_the_next_one_begins(
     # the accepted cells alone would not give the same states.
     assert load(record) == episode
     again = replay(record)
-    assert [step.verdict for step in again.steps] == ["no digest", *["same", "holds"] * 5]
+    assert [step.verdict for step in again.steps] == ["same"] * 11

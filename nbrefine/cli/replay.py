@@ -1,30 +1,77 @@
-"""`nbrefine replay`: whether an episode's accepted cells alone give its state again."""
+"""`nbrefine replay`: whether recorded episodes give again what they gave.
+
+With `--json` it prints one document, whose keys stay::
+
+    {"schema": "nbrefine.replay/1", "ok": bool,
+     "counts": {"as_recorded": int, "differ": int, "refused": int, "trouble": int},
+     "episodes": [{"file": str, "error": null or {"kind", "message", "hint"},
+                   "ok": bool, "told": str, "how": str, "compare": str, "kernel": str,
+                   "states_compared": int,
+                   "packages": [{"name", "recorded", "present"}], "notes": [str],
+                   "divergence": null or {"turn", "part", "told", "diff"},
+                   "cells": [{"cell", "verdict", "after": [str], "state", "checks": bool,
+                              "details": [str], "diff", "seconds"}]}]}
+
+An episode with an error has "file", "ok" and "error" alone.
+"""
 
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
-from dataclasses import asdict
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nbrefine.cli.results import SOLVED, TROUBLE, UNSOLVED, USAGE, trouble
+from nbrefine.errors import NbrefineError, UsageError
+
 if TYPE_CHECKING:
     from nbrefine.rerun import Replay
 
 EXIT_CODES = (
-    "Exit codes: 0 the cells give the recorded state, or ran to their end where none is recorded "
-    "(the last line and `compared` say so), 1 they do not, 2 wrong usage or input, 3 trouble with "
-    "the kernel, 130 interrupted."
+    "Exit codes: 0 all is as recorded, as far as there is a record (the last line says how far), "
+    "1 something differs, 2 wrong usage or input, 3 trouble with the kernel, 130 interrupted. "
+    "Of several episodes, the highest."
 )
-
-SHOWN_PACKAGES = 8
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="An episode notebook or its journal.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE|FOLDER...",
+            help="Episode notebooks or journals, and folders of such; "
+            "other notebooks in a folder are passed over.",
+        ),
+    ] = None,
     *,
+    how: Annotated[
+        str,
+        typer.Option(
+            help="What is run: clean (setup and accepted cells, as Run All does), faithful (all "
+            "that ran in the session itself, rejected attempts too), or model (the whole loop on "
+            "the recorded replies)."
+        ),
+    ] = "clean",
+    compare: Annotated[
+        str,
+        typer.Option(
+            help="What must be the same: tolerant (all but what named rules excuse, such as "
+            "addresses and times), exact, or lax (how cells end, and tests)."
+        ),
+    ] = "tolerant",
+    rtol: Annotated[
+        float, typer.Option(help="How far floats may be apart in proportion, where tolerant.")
+    ] = 1e-6,
+    example: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="An example episode of the package; may be repeated."),
+    ] = None,
     kernel: Annotated[
         str | None, typer.Option(help="Name of the kernelspec.  [default: the recorded one]")
     ] = None,
@@ -34,73 +81,168 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Give one JSON document.")] = False,
 ) -> int:
-    """Run setup and accepted cells in a fresh kernel and compare the state with the record.
+    """Run recorded episodes again on fresh kernels and compare them with their records.
 
-    The cells work in the notebook's folder and write there as they did.
+    The cells of an episode work in its folder and write there as they did; a model replay has a
+    folder of its own. To go on with an episode, or from one of its steps in another way, see
+    --resume and --branch of `nbrefine solve`.
     """
+    from nbrefine import rerun
+
+    def run(path: Path, tell: Callable[[str], None]) -> Replay:
+        with _folder_of(path, examples) as cwd:
+            return _replayed(path, cwd, tell)
+
+    def _replayed(path: Path, cwd: Path | None, tell: Callable[[str], None]) -> Replay:
+        return rerun.replay(
+            path,
+            cwd=cwd,
+            how=how,  # type: ignore[arg-type]  # it is checked there
+            compare=compare,  # type: ignore[arg-type]
+            rtol=rtol,
+            kernel=kernel,
+            timeout=timeout,
+            on_cell=tell,
+        )
+
+    examples = [*map(_example, example or [])]
+    named = [*(files or []), *examples]
+    if not named:
+        raise UsageError("Nothing was named", hint="Give an episode's file, a folder or --example")
+    paths = list(_episodes(named))
+    if len(paths) == 1 and not as_json:
+        with _status() as tell:
+            replayed = run(paths[0], tell)
+        _report(replayed)
+        return SOLVED if replayed.ok else UNSOLVED
+    return _several(paths, run, as_json=as_json)
+
+
+def _example(name: str) -> Path:
+    from nbrefine.examples import path_of
+
+    return path_of(name)
+
+
+@contextmanager
+def _folder_of(path: Path, examples: Sequence[Path]) -> Iterator[Path | None]:
+    """Give a folder where an example's cells can write; None for the one of any other episode."""
+    if path not in examples:
+        yield None
+        return
+    from nbrefine.notebook import load
+    from nbrefine.rerun.model import copied
+
+    with tempfile.TemporaryDirectory(prefix="nbrefine-example-") as folder:
+        yield copied(load(path), path.parent, Path(folder))
+
+
+def _episodes(named: Sequence[Path]) -> Iterator[Path]:
+    from nbrefine.rerun.folders import episodes
+
+    for path in named:
+        yield from episodes(path)
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is being done."""
     from rich.console import Console
     from rich.text import Text
 
-    from nbrefine import rerun
-
     console = Console(stderr=True, highlight=False)
-    with console.status("starting the kernel") if console.is_terminal else nullcontext() as status:
-
-        def tell(cell: str) -> None:
-            if status is not None:
-                status.update(Text(f"running {cell}"))
-
-        replayed = rerun.replay(file, kernel=kernel, timeout=timeout, on_cell=tell)
-    if as_json:
-        typer.echo(json.dumps(_summary(replayed)))
-    else:
-        _report(replayed)
-    return 0 if replayed.ok else 1
-
-
-def _summary(replayed: Replay) -> dict[str, Any]:
-    return {
-        "ok": replayed.ok,
-        "compared": replayed.compared,
-        "kernel": replayed.kernel.name,
-        "packages": [asdict(change) for change in replayed.packages],
-        "steps": [
-            {
-                "cell": step.cell,
-                "verdict": step.verdict,
-                "details": list(step.details),
-                "seconds": step.result.timing.seconds if step.result else None,
-            }
-            for step in replayed.steps
-        ],
-    }
+    if not console.is_terminal:
+        yield lambda cell: None
+        return
+    with console.status("starting the kernel") as status:
+        yield lambda cell: status.update(Text(f"running {cell}"))
 
 
 def _report(replayed: Replay) -> None:
-    from nbrefine.notebook.markdown import one_line
+    from nbrefine.notebook.markdown import visible
+    from nbrefine.rerun.telling import told
 
-    for change in replayed.packages[:SHOWN_PACKAGES]:
-        typer.echo(str(change))
-    if more := len(replayed.packages[SHOWN_PACKAGES:]):
-        typer.echo(f"{more} more packages are not as recorded")
-    width = max((len(step.cell) for step in replayed.steps), default=0)
-    for step in replayed.steps:
-        told = "ran; no state is recorded" if step.verdict == "no digest" else step.verdict
-        typer.echo(f"{step.cell:<{width}}  {told}")
-        for detail in step.details:
-            typer.echo(f"{'':<{width}}    {one_line(detail)}")
-    typer.echo(_verdict(replayed))
+    for line in told(replayed):
+        typer.echo(visible(line))
 
 
-def _verdict(replayed: Replay) -> str:
-    if (first := replayed.first) is not None:
-        return f"The replay is not as recorded, first at {first.cell}."
-    checked = any(step.verdict == "holds" for step in replayed.steps)
-    held = ", and all checks hold" if checked else ""
-    if not replayed.compared:
-        told = "nothing was compared: the record has no state"
-        return f"Every cell ran to its end{held}, but {told}."
-    count = replayed.compared
-    if any(step.verdict == "same names" for step in replayed.steps):
-        return f"The accepted cells give the recorded names ({count} states compared){held}."
-    return f"The accepted cells give the recorded state ({count} compared){held}."
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of one of several episodes."""
+
+    path: Path
+    replayed: Replay | None = None
+    error: NbrefineError | None = None
+
+    @property
+    def code(self) -> int:
+        if self.replayed is not None:
+            return SOLVED if self.replayed.ok else UNSOLVED
+        return USAGE if isinstance(self.error, UsageError) else TROUBLE
+
+    @property
+    def told(self) -> str:
+        from nbrefine.rerun.telling import verdict
+
+        if self.replayed is not None:
+            return verdict(self.replayed)
+        return f"could not be run: {self.error}"
+
+
+def _several(
+    paths: Sequence[Path],
+    run: Callable[[Path, Callable[[str], None]], Replay],
+    *,
+    as_json: bool,
+) -> int:
+    """Run episodes one after the other, with a line each and one of counts."""
+    from nbrefine.notebook.markdown import visible
+
+    done: list[_Done] = []
+    for number, path in enumerate(paths, 1):
+        with _status() as tell:
+            done.append(_one(path, run, _placed(tell, f"{number}/{len(paths)} {path.name}")))
+        if not as_json:
+            typer.echo(visible(f"{path}  {' '.join(done[-1].told.split())}"))
+    counts = _counts(done)
+    code = max(each.code for each in done)
+    if not as_json:
+        typer.echo(", ".join(f"{many} {what.replace('_', ' ')}" for what, many in counts.items()))
+    elif len(done) == 1 and (error := done[0].error) is not None:
+        return trouble(error, command="replay", facts=_facts(done, counts), as_json=True)
+    else:
+        typer.echo(json.dumps(_facts(done, counts)))
+    return code
+
+
+def _placed(tell: Callable[[str], None], place: str) -> Callable[[str], None]:
+    return lambda cell: tell(f"{place} {cell}")
+
+
+def _one(
+    path: Path, run: Callable[[Path, Callable[[str], None]], Replay], tell: Callable[[str], None]
+) -> _Done:
+    try:
+        return _Done(path, run(path, tell))
+    except NbrefineError as error:
+        return _Done(path, error=error)
+
+
+def _counts(done: Sequence[_Done]) -> dict[str, int]:
+    names = {SOLVED: "as_recorded", UNSOLVED: "differ", USAGE: "refused", TROUBLE: "trouble"}
+    return {name: sum(each.code == code for each in done) for code, name in names.items()}
+
+
+def _facts(done: Sequence[_Done], counts: dict[str, int]) -> dict[str, Any]:
+    from nbrefine.rerun.telling import SCHEMA, facts
+
+    found: list[dict[str, Any]] = []
+    for each in done:
+        error = each.error
+        told = None
+        if error is not None:
+            told = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+        known = facts(each.replayed) if each.replayed is not None else {"ok": False}
+        found.append({"file": str(each.path), "error": told, **known})
+    ok = all(each.code == SOLVED for each in done)
+    return {"schema": SCHEMA, "ok": ok, "counts": counts, "episodes": found}

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
-from nbrefine.rerun.clean import PackageChange, Replay, StepReplay, Verdict, replay
+from nbrefine.rerun.comparing import Level
+from nbrefine.rerun.replaying import replay
+from nbrefine.rerun.results import (
+    Divergence,
+    How,
+    PackageChange,
+    Replay,
+    State,
+    StepReplay,
+    Verdict,
+)
 
-__all__ = ["PackageChange", "Replay", "StepReplay", "Verdict", "replay"]
+__all__ = [
+    "Divergence",
+    "How",
+    "Level",
+    "PackageChange",
+    "Replay",
+    "State",
+    "StepReplay",
+    "Verdict",
+    "replay",
+]

@@ -46,9 +46,10 @@ def test_the_same_state_ends_with_0(saved: Path, capsys: pytest.CaptureFixture[s
     assert call(["replay", str(saved)]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out == [
-        "ep-setup  ran; no state is recorded",
+        "ep-setup  same",
         "s01-a02   same",
-        "The accepted cells give the recorded state (1 compared).",
+        "ep-tests  same",
+        "The accepted cells give the recorded outputs and state (1 compared), and all checks hold.",
     ]
 
 
@@ -63,15 +64,20 @@ def test_another_state_ends_with_1_and_is_told_by_name(
     assert out.endswith("The replay is not as recorded, first at s01-a02.\n")
     assert call(["replay", str(path), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert (told["ok"], told["compared"]) == (False, 1)
-    assert [(step["cell"], step["verdict"]) for step in told["steps"]] == [
-        ("ep-setup", "no digest"),
-        ("s01-a02", "differs"),
+    assert (told["schema"], told["ok"]) == ("nbrefine.replay/1", False)
+    assert told["counts"] == {"as_recorded": 0, "differ": 1, "refused": 0, "trouble": 0}
+    (episode,) = told["episodes"]
+    assert (episode["file"], episode["error"], episode["states_compared"]) == (str(path), None, 1)
+    assert (episode["how"], episode["compare"]) == ("clean", "tolerant")
+    assert [(cell["cell"], cell["verdict"], cell["state"]) for cell in episode["cells"]] == [
+        ("ep-setup", "same", ""),
+        ("s01-a02", "differs", "differs"),
+        ("ep-tests", "differs", ""),
     ]
-    assert "items" in told["steps"][1]["details"][0]
+    assert "items" in episode["cells"][1]["details"][0]
 
 
-def test_that_nothing_was_compared_is_said(
+def test_that_no_state_is_recorded_is_said(
     recorded: Episode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bare.ipynb"
@@ -79,14 +85,44 @@ def test_that_nothing_was_compared_is_said(
     save(replace(recorded, turns=turns), path)
     assert call(["replay", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "Every cell ran to its end, but nothing was compared: the record has no state."
+        "The accepted cells give the recorded outputs, and all checks hold; no state is recorded."
     )
-    assert call(["replay", str(path), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert (summary["ok"], summary["compared"]) == (True, 0)
     assert call(["replay", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "0 the cells give the recorded state, or ran to their end where none is" in told
+    assert "0 all is as recorded, as far as there is a record" in told
+    assert "--resume and --branch of `nbrefine solve`" in told
+
+
+ENDS = "The cells end as recorded, and all checks hold; outputs and states were not compared."
+
+
+def test_a_folder_is_told_with_a_line_each_and_the_highest_code_counts(
+    recorded: Episode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "within").mkdir()
+    save(recorded, tmp_path / "a good.ipynb")
+    bad = other(recorded, tmp_path / "within" / "bad.ipynb")
+    (tmp_path / "plain.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4}')
+    asked = ["replay", str(tmp_path), "--compare", "lax"]
+    assert call(asked) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"{tmp_path}/a good.ipynb  {ENDS}",
+        f"{bad}  The replay is not as recorded, first at ep-tests.",
+        "1 as recorded, 1 differ, 0 refused, 0 trouble",
+    ]
+    assert call([*asked, str(tmp_path / "plain.ipynb"), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["counts"] == {"as_recorded": 1, "differ": 1, "refused": 1, "trouble": 0}
+    assert [each["ok"] for each in told["episodes"]] == [True, False, False]
+    assert told["episodes"][2]["error"]["kind"] == "RecordError"
+
+
+def test_an_example_of_the_package_gives_the_same_loop(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(["replay", "--example", "cycle", "--how", "model"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("The loop gives the recorded")
 
 
 def test_changed_packages_are_told_before_the_cells(
@@ -109,6 +145,12 @@ def test_wrong_input_ends_with_2_and_a_kernel_that_does_not_start_with_3(
     assert call(["replay", str(tmp_path / "gone.ipynb")]) == 2
     assert call(["replay", str(saved), "--kernel", "no-such-kernel"]) == 2
     assert call(["replay", str(saved), "--timeout", "0"]) == 2
+    assert call(["replay", str(saved), "--how", "twice"]) == 2
+    assert call(["replay", str(saved), "--rtol", "2"]) == 2
+    assert call(["replay", str(tmp_path / "nowhere")]) == 2
+    (tmp_path / "empty").mkdir()
+    assert call(["replay", str(tmp_path / "empty")]) == 2
+    assert call(["replay"]) == 2
     monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no interpreter that is started now comes up
     assert call(["replay", str(saved)]) == 3
-    assert capsys.readouterr().err.count("\n") == 4
+    assert capsys.readouterr().err.count("\n") == 9

@@ -69,7 +69,7 @@ def test_accepted_cells_give_the_recorded_state_with_seeds_and_the_order_of_sets
     path = tmp_path / "episode.ipynb"
     notebook.save(recorded, path)
     replayed = replay(path)
-    assert told(replayed) == [("ep-setup", "no digest"), ("s01-a02", "same")]
+    assert told(replayed) == [("ep-setup", "same"), ("s01-a02", "same"), ("ep-tests", "same")]
     assert replayed.ok
     assert replayed.first is None
     assert replayed.packages == ()
@@ -105,7 +105,7 @@ def test_a_cell_that_does_not_run_to_its_end_has_failed(
     recorded: Episode, cell: str, why: str
 ) -> None:
     replayed = replay(edited(recorded, cell=cell), timeout=1)
-    assert told(replayed)[1] == ("s01-a02", "failed")
+    assert told(replayed)[1] == ("s01-a02", "error differs")
     assert replayed.steps[1].details == (why,)
     assert not replayed.ok
 
@@ -133,7 +133,7 @@ def test_without_a_seed_values_are_left_to_chance_and_names_are_not() -> None:
     task = Task("t", setup="import random")
     drawn = played(task, "n = random.random()", seed=None)
     replayed = replay(drawn)
-    assert told(replayed)[1] == ("s01-a01", "same names")
+    assert told(replayed)[1] == ("s01-a01", "same after")
     assert replayed.steps[1].details == (
         "n has another value",
         "the episode had no seed, so values may differ by chance",
@@ -150,7 +150,11 @@ def test_without_a_seed_values_are_left_to_chance_and_names_are_not() -> None:
 
 def test_nothing_is_run_after_a_cell_that_failed(recorded: Episode) -> None:
     replayed = replay(edited(recorded, setup="1 / 0"))
-    assert told(replayed) == [("ep-setup", "failed"), ("s01-a02", "not run")]
+    assert told(replayed) == [
+        ("ep-setup", "error differs"),
+        ("s01-a02", "not run"),
+        ("ep-tests", "not run"),
+    ]
     assert replayed.steps[1].result is None
     assert replayed.first is replayed.steps[0]
 
@@ -158,7 +162,7 @@ def test_nothing_is_run_after_a_cell_that_failed(recorded: Episode) -> None:
 def test_without_a_recorded_digest_only_the_end_of_a_cell_counts(recorded: Episode) -> None:
     turns = tuple(replace(turn, digest=None) for turn in recorded.turns)
     replayed = replay(replace(recorded, turns=turns))
-    assert told(replayed)[1] == ("s01-a02", "no digest")
+    assert told(replayed)[1] == ("s01-a02", "same")
     assert (replayed.ok, replayed.compared) == (True, 0)
 
 
@@ -183,7 +187,7 @@ def test_what_a_rejected_attempt_left_behind_is_named_where_the_replay_lacks_it(
     episode = played(task, "leak = 1\ndone = False", "done = leak == 1", isolation="none")
     assert episode.turns[1].accepted
     replayed = replay(episode)
-    assert told(replayed) == [("ep-setup", "no digest"), ("s01-a02", "failed")]
+    assert told(replayed)[:2] == [("ep-setup", "same"), ("s01-a02", "error differs")]
     assert replayed.steps[1].details == (
         "NameError: name 'leak' is not defined",
         "rejected attempts had run in the session itself: s01-a01",
@@ -196,7 +200,7 @@ def test_what_a_kernel_that_was_handed_in_had_is_named_where_the_replay_lacks_it
         episode = played(Task("t"), "total = rate * price", kernel=kernel)
     assert episode.turns[0].accepted
     replayed = replay(episode)
-    assert told(replayed) == [("ep-setup", "failed"), ("s01-a01", "not run")]
+    assert told(replayed) == [("ep-setup", "error differs"), ("s01-a01", "not run")]
     assert replayed.steps[0].details == (
         (
             "nothing was run, as the cells read rate, price, which came with the session that the "
@@ -215,7 +219,7 @@ def test_what_a_kernel_that_was_handed_in_had_is_named_where_the_replay_lacks_it
 )
 def test_cells_that_do_without_what_a_kernel_had_run_again(recorded: Episode, cell: str) -> None:
     episode = edited(replace(recorded, handed_in=("rate",)), setup="", cell=cell)
-    step = replay(episode).steps[-1]
+    step = replay(episode).steps[0]
     assert step.result is not None
     assert step.result.ok
 
@@ -224,7 +228,7 @@ def test_a_name_that_a_kernel_had_is_said_to_be_missing_where_a_cell_comes_to_it
     recorded: Episode,
 ) -> None:
     cell = "def priced(n): return n * rate\ntotal = priced(3)"
-    step = replay(edited(replace(recorded, handed_in=("rate",)), setup="", cell=cell)).steps[-1]
+    step = replay(edited(replace(recorded, handed_in=("rate",)), setup="", cell=cell)).steps[0]
     assert step.details[:2] == (
         "NameError: name 'rate' is not defined",
         "rate came with the session that the episode began in and is not in its record",
@@ -239,14 +243,14 @@ def test_cells_find_their_data_beside_the_notebook(tmp_path: Path) -> None:
     cells: list[str] = []
     assert replay(path, on_cell=cells.append).ok
     assert cells == ["ep-setup", "s01-a01"]
-    assert told(replay(episode, cwd=tmp_path.parent))[1] == ("s01-a01", "failed")
+    assert told(replay(episode, cwd=tmp_path.parent))[1] == ("s01-a01", "error differs")
 
 
 def test_an_episode_of_another_language_is_run_and_not_compared(bash_kernel: str) -> None:
     with NotebookEnvironment(Task("t"), kernel=bash_kernel, isolation="none") as env:
         state = env.step(env.reset()[0], Action.from_code("n=1")).next_state
     replayed = replay(state.hidden.episode)
-    assert told(replayed) == [("s01-a01", "no digest")]
+    assert told(replayed) == [("s01-a01", "same")]
     assert replayed.kernel.name == bash_kernel
 
 
@@ -267,4 +271,4 @@ def test_what_is_no_episode_and_no_kernel_is_refused(recorded: Episode, tmp_path
 
 def test_an_episode_without_accepted_cells_has_only_its_setup(recorded: Episode) -> None:
     rejected: tuple[Turn, ...] = recorded.turns[:1]
-    assert told(replay(replace(recorded, turns=rejected))) == [("ep-setup", "no digest")]
+    assert told(replay(replace(recorded, turns=rejected))) == [("ep-setup", "same")]

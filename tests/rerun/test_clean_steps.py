@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from nbrefine import notebook
-from nbrefine.cli.replay import _verdict
 from nbrefine.env.multistep import MultiStepEnvironment
 from nbrefine.postconditions import file_written, holds
 from nbrefine.rerun import Replay, replay
+from nbrefine.rerun.telling import verdict
 from nbrefine.state import Action
 from nbrefine.values import Episode, KernelInfo, Subtask, Task
 from tests.steps import answered
@@ -65,17 +65,17 @@ def test_checks_run_after_their_step_and_leave_nothing(recorded: Episode, tmp_pa
     ran: list[str] = []
     replayed = replay(recorded, cwd=tmp_path, on_cell=ran.append)
     assert _told(replayed) == [
-        ("ep-setup", "no digest"),
+        ("ep-setup", "same"),
         ("s01-a01", "same"),
-        ("s01-checks", "holds"),
+        ("s01-checks", "same"),
         ("s02-a01", "same"),
-        ("s02-checks", "holds"),
+        ("s02-checks", "same"),
     ]
     assert ran == [step.cell for step in replayed.steps]
     assert replayed.ok
     assert (tmp_path / "rows.txt").read_text() == "[1, 2, 3]"
-    assert _verdict(replayed) == (
-        "The accepted cells give the recorded state (2 compared), and all checks hold."
+    assert verdict(replayed) == (
+        "The accepted cells give the recorded outputs and state (2 compared), and all checks hold."
     )
 
 
@@ -85,7 +85,7 @@ def test_a_check_that_does_not_hold_is_told_and_the_rest_runs_on(
     replayed = replay(_edited(recorded, first="rows = [1, 2]"), cwd=tmp_path)
     assert _told(replayed)[1:4] == [
         ("s01-a01", "differs"),
-        ("s01-checks", "does not hold"),
+        ("s01-checks", "differs"),
         ("s02-a01", "differs"),
     ]
     assert replayed.steps[2].details[0].startswith("rows.pop() == 3: got 2")
@@ -103,14 +103,14 @@ def test_a_file_that_is_not_written_again_is_told(recorded: Episode, tmp_path: P
     step, checks = replayed.steps[3:]
     assert step.verdict == "differs"
     assert "rows.txt was not written" in step.details
-    assert checks.verdict == "does not hold"
+    assert checks.verdict == "differs"
     assert "FileNotFoundError" in checks.details[0]
 
 
 def test_checks_after_a_cell_that_failed_are_not_run(recorded: Episode, tmp_path: Path) -> None:
     replayed = replay(_edited(recorded, first="1 / 0"), cwd=tmp_path)
     assert _told(replayed)[1:] == [
-        ("s01-a01", "failed"),
+        ("s01-a01", "error differs"),
         ("s01-checks", "not run"),
         ("s02-a01", "not run"),
         ("s02-checks", "not run"),
@@ -122,7 +122,7 @@ def test_files_may_differ_by_chance_where_there_was_no_seed(tmp_path: Path) -> N
     episode = _played(ROWS, drawing, cwd=tmp_path, seed=None)
     assert episode.solved
     step = replay(episode, cwd=tmp_path).steps[3]
-    assert step.verdict == "same names"
+    assert step.verdict == "same after"
     assert step.details[0].startswith("rows.txt has another content")
     assert step.details[-1] == "the episode had no seed, so values may differ by chance"
 
@@ -139,13 +139,12 @@ def test_what_has_to_hold_of_an_answer_is_checked_at_the_end(tmp_path: Path) -> 
     replayed = replay(answered(), cwd=tmp_path)
     assert [step.cell for step in replayed.steps] == [
         *("ep-setup", "s01-a03", "s01-checks", "s02-a01", "s02-checks"),
-        *("s03-a02", "s03-checks", "ep-checks"),
+        *("s03-a02", "s03-checks", "ep-checks", "ep-tests"),
     ]
     assert replayed.ok
-    assert _verdict(replayed) == (
-        "Every cell ran to its end, and all checks hold, but nothing was compared: "
-        "the record has no state."
+    assert verdict(replayed) == (
+        "The accepted cells give the recorded outputs, and all checks hold; no state is recorded."
     )
-    assert _verdict(Replay(KernelInfo(), (), ())) == (
-        "Every cell ran to its end, but nothing was compared: the record has no state."
+    assert verdict(Replay(KernelInfo(), (), ())) == (
+        "Every cell ran to its end, but nothing is recorded to compare them with."
     )

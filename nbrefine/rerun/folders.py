@@ -1,0 +1,45 @@
+"""The episodes of a folder, so that all of them can be run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nbrefine.errors import RecordError, UsageError
+from nbrefine.notebook import load
+
+
+def episodes(folder: str | Path) -> list[Path]:
+    """Give the notebooks of a folder and those within it that hold an episode, by name.
+
+    Notebooks of another kind and checkpoints are passed over; a notebook that holds a record that
+    cannot be read is not, so that it is told of where it is run.
+
+    Parameters
+    ----------
+    folder: a folder, or one episode's notebook or journal, which is given as it is.
+
+    Raises
+    ------
+    UsageError: there is none.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        return [folder]
+    found = [
+        path
+        for path in sorted(folder.rglob("*.ipynb"))
+        if ".ipynb_checkpoints" not in path.parts and _holds_a_record(path)
+    ]
+    if not found:
+        raise UsageError(
+            f"There is no episode notebook in {folder}", hint="Give the path of an episode"
+        )
+    return found
+
+
+def _holds_a_record(path: Path) -> bool:
+    try:
+        load(path)
+    except RecordError as error:
+        return "plain notebook" not in error.message and "old format" not in error.message
+    return True

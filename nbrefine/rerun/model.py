@@ -1,0 +1,219 @@
+"""The whole loop again on the recorded replies: whether prompts, verdicts and stop are the same."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nbrefine._portal import Run, call_user
+from nbrefine.budget import Budget
+from nbrefine.driver import EpisodeRun
+from nbrefine.errors import ModelMismatchError, UsageError
+from nbrefine.history import History, by_name
+from nbrefine.loop import start
+from nbrefine.models.recorded import RecordedModel
+from nbrefine.notebook.cells import turn_ids
+from nbrefine.rerun.comparing import Ruler
+from nbrefine.rerun.diverging import compared
+from nbrefine.rerun.results import Replay
+from nbrefine.rerun.session import Place
+from nbrefine.rerun.versions import compare_packages
+from nbrefine.solving.settings import complete
+from nbrefine.solving.starting import KIND, Work, begin
+from nbrefine.stopping import StopRule
+from nbrefine.values import Episode, Message, Reply, Sampling, Tool
+
+HISTORIES = ("current", "full", "best", "fresh", "last:1", "last:2", "last:3")
+"""Which pasts a prompt may have shown; the record does not say which one it was."""
+
+
+def run_loop(episode: Episode, ruler: Ruler, place: Place) -> Replay:
+    """Run an episode's loop with its recorded replies, on fresh kernels and in a folder of its own.
+
+    Raises
+    ------
+    UsageError: the record does not hold what that takes.
+    """
+    check(episode)
+    model = _Following(episode, place.on_cell)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nbrefine-replay-"))
+        work = copied(episode, Path(place.cwd or "."), Path(folder))
+        if place.timeout is not None:
+            settings = {**episode.settings, "timeout": place.timeout}
+            episode = replace(episode, settings=settings)
+        solving = episode.settings.get("kind") == KIND
+        run = (_solving if solving else _refining)(episode, model, work, place.kernel)
+        again, exhausted = _finished(run)
+    steps, divergence = compared(episode, again, ruler, exhausted=exhausted)
+    changed = compare_packages(
+        episode,
+        again.kernel,
+        again.kernel.packages,
+        [turn.code for turn in episode.turns],
+    )
+    return Replay(
+        replace(again.kernel, packages={}),
+        changed,
+        tuple(steps),
+        "model",
+        ruler.level,
+        _notes(episode),
+        divergence,
+        again,
+    )
+
+
+def check(episode: Episode) -> None:
+    """Refuse an episode whose loop cannot be run again from its record.
+
+    Raises
+    ------
+    UsageError: why.
+    """
+    settings = episode.settings
+    if all(turn.reply is None for turn in episode.turns):
+        raise _refused("it holds no model's reply")
+    given = [turn for turn in episode.turns if turn.reply is None]
+    if any(turn is not episode.turns[0] or turn.extraction.status != "given" for turn in given):
+        raise _refused("code of its turns was given by the caller and came from no model")
+    if episode.handed_in is not None:
+        raise _refused("it began with variables of another session, which are not in it")
+    if "branched_from" in settings:
+        raise _refused("its first turns were taken over from another episode")
+    refining = "rules" in settings and "max_turns" in settings and "environment" not in settings
+    if settings.get("kind") != KIND and not refining:
+        raise _refused("it does not say how its loop was set up, as those of refine and solve do")
+
+
+def _refused(why: str) -> UsageError:
+    return UsageError(
+        f"The loop of this episode cannot be run again: {why}", hint="Replay it clean"
+    )
+
+
+class _Following:
+    """A model that gives the recorded replies in order, whatever it is asked."""
+
+    def __init__(self, episode: Episode, on_turn: Callable[[str], object] | None) -> None:
+        self._recorded = RecordedModel(episode, strict=False)
+        self.name = self._recorded.name
+        self.takes_images = self._recorded.takes_images
+        ids = zip(episode.turns, turn_ids(episode), strict=True)
+        self._ids = [cell for turn, cell in ids if turn.reply is not None]
+        self._on_turn = on_turn
+
+    async def check(self) -> None:
+        """Do nothing: a record can always be read."""
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        sampling: Sampling = Sampling(),
+        budget: Budget | None = None,
+        on_text: Callable[[str], None] | None = None,
+        tools: Sequence[Tool] = (),
+    ) -> Run[Reply]:
+        """Give the next recorded reply; see `Model.complete`."""
+        return Run(self._complete(messages, sampling, budget, on_text))
+
+    async def _complete(self, messages: Sequence[Message], *more: Any) -> Reply:
+        if self._ids and self._on_turn is not None:
+            await call_user(self._on_turn, self._ids[0])
+        del self._ids[:1]
+        sampling, budget, on_text = more
+        return await self._recorded.complete(
+            messages, sampling=sampling, budget=budget, on_text=on_text
+        )
+
+    async def aclose(self) -> None:
+        """Do nothing: a record holds nothing."""
+
+
+def copied(episode: Episode, folder: Path, temporary: Path) -> Path:
+    """Give a folder of its own with the data, so that nothing else is there and nothing is lost."""
+    up = max((Path(name).parts.count("..") for name in episode.task.files), default=0)
+    work = temporary.joinpath(*["within"] * up, "work")
+    work.mkdir(parents=True)
+    for name in episode.task.files:
+        if Path(name).is_absolute():
+            continue
+        if not (folder / name).is_file():
+            raise UsageError(
+                f"There is no data file {folder / name}", hint="Give the folder that has it: cwd="
+            )
+        place = work / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, place)
+    return work
+
+
+def _refining(episode: Episode, model: _Following, work: Path, kernel: str | None) -> EpisodeRun:
+    settings = episode.settings
+    first = episode.turns[0]
+    return start(
+        episode.task,
+        model=model,
+        initial_code=first.extraction.code if first.reply is None else "",
+        kernel=kernel or episode.kernel.name or "python3",
+        max_turns=settings["max_turns"],
+        timeout=settings.get("timeout"),
+        test_timeout=settings.get("test_timeout", 10.0),
+        history=_history_of(episode),
+        rules=StopRule(**settings["rules"]) if settings["rules"] else None,
+        sampling=Sampling(
+            settings.get("temperature"), settings.get("top_p"), settings.get("max_tokens")
+        ),
+        seed=episode.seed,
+        isolation=settings.get("isolation", "auto"),
+        workspace=settings.get("workspace", "auto"),
+        cwd=work,
+    )
+
+
+def _history_of(episode: Episode) -> History:
+    """Give the history that explains most of the prompts, the usual one where several do."""
+    opening = next((turn.messages for turn in episode.turns if turn.messages), ())
+    asked = [(n, turn) for n, turn in enumerate(episode.turns) if n and turn.messages]
+
+    def explained(name: str) -> int:
+        shows = by_name(name)
+        return sum(shows(opening, episode.turns[:n]) == turn.messages for n, turn in asked)
+
+    return by_name(max(HISTORIES, key=explained))
+
+
+def _solving(episode: Episode, model: _Following, work: Path, kernel: str | None) -> EpisodeRun:
+    return begin(
+        Work(
+            episode.task,
+            model,
+            work,
+            complete({}, recorded=episode.settings),
+            episode.seed,
+            {"kernel": kernel or episode.kernel.name or None},
+        )
+    )
+
+
+def _finished(run: EpisodeRun) -> tuple[Episode, bool]:
+    """Give the new episode, and whether it asked for more replies than there are."""
+    try:
+        return run.result(), False
+    except ModelMismatchError as over:
+        if not isinstance(over.episode, Episode):
+            raise
+        return over.episode, True
+
+
+def _notes(episode: Episode) -> tuple[str, ...]:
+    told = ["it ran in a folder of its own with the task's data files and nothing else"]
+    if episode.settings.get("kind") != KIND:
+        told.append("which past its prompts showed is inferred from them")
+    return tuple(told)

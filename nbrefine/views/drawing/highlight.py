@@ -27,7 +27,8 @@ def code(source: str, language: str) -> Markup:
 
 def diff(changes: str) -> Markup:
     """Give a unified diff with its lines marked as inserted or deleted."""
-    return Markup("\n".join(map(_line, changes.split("\n"))))  # noqa: S704 - escaped line by line
+    lines = "\n".join(map(_line, changes.split("\n")))
+    return Markup(f"<code>{lines}</code>")  # noqa: S704 - escaped line by line
 
 
 def text(plain: str) -> Markup:

@@ -17,6 +17,10 @@ ROWS = 300
 """Rows of a table of words."""
 CELL = 400
 """Characters of one cell of a table that a program displayed."""
+MANY, MOST = 8, 30
+"""Columns of a table from which it is set in small type on paper, and up to which that helps."""
+LONG = 300
+"""Characters of a line from which an output is no layout that wrapping could spoil."""
 WIDE, TALL = 48, 20
 """A text of longer lines or more of them may have to be scrolled, by keyboard as well."""
 
@@ -84,15 +88,18 @@ def _block(block: Block, key: str) -> Iterator[Markup]:
         yield table(block.table)
         if block.text:
             plain = box(block.text, "Table as plain text")
-            yield _html(f"<details><summary>As plain text</summary>\n{plain}</details>")
+            yield _html(
+                f'<details class="copy"><summary>As plain text</summary>\n{plain}</details>'
+            )
     elif block.kind == "note":
-        yield paragraph(block.text, "note")
+        yield paragraph(block.text, "soft")
     else:
         failed = block.kind == "error"
+        long = any(len(line) > LONG for line in block.text.split("\n"))
         yield box(
             block.text if block.drawn is None else block.drawn,
             "Error" if failed else "Output",
-            kind="error" if failed else "",
+            kind=" ".join(filter(None, ("error" if failed else "", "long" if long else ""))),
             key=key,
             plain=block.text,
         )
@@ -107,7 +114,8 @@ def table(read: Table) -> Markup:
         if found
     )
     caption = shown(read.caption.strip(), CELL)
-    return _scrolling(caption, caption or "Table", "data", rows) + _left(read.left_out)
+    kind = "data many" if MANY < read.width <= MOST else "data"
+    return _scrolling(caption, caption or "Table", kind, rows) + _left(read.left_out)
 
 
 def _row(cells: list[Cell]) -> str:
@@ -120,7 +128,8 @@ def _cell(cell: Cell) -> str:
     down = f' rowspan="{cell.down}"' if cell.down > 1 else ""
     if cell.scope and words:
         return f'<th scope="{cell.scope}"{across}{down}>{escaped(words)}</th>'
-    return f"<td{across}{down}>{escaped(words)}</td>"
+    long = ' class="long"' if len(words) > WIDE else ""
+    return f"<td{long}{across}{down}>{escaped(words)}</td>"
 
 
 def grid(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
@@ -161,7 +170,7 @@ def _scrolling(caption: str, name: str, kind: str, rows: str) -> Markup:
 
 
 def _left(told: str) -> Markup:
-    return Markup("\n") + paragraph(told, "note") if told else Markup("")
+    return Markup("\n") + paragraph(told, "soft") if told else Markup("")
 
 
 def _scrolls(text: str) -> bool:

@@ -36,10 +36,14 @@ class Table:
     caption: str = ""
 
     @property
+    def width(self) -> int:
+        """How many columns it has."""
+        return max((len(row) for row in (*self.head, *self.body)), default=0)
+
+    @property
     def left_out(self) -> str:
         """What is not shown of it, in a sentence; "" where all of it is."""
-        rows = len(self.head) + len(self.body)
-        width = max((len(row) for row in (*self.head, *self.body)), default=0)
+        rows, width = len(self.head) + len(self.body), self.width
         if len(self.body) <= ROWS and width <= COLUMNS:
             return ""
         return f"The table has {rows:,} rows and {width:,} columns; not all of them are shown."

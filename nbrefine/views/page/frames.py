@@ -54,7 +54,7 @@ class Frames:
         if known is None:
             place = _Place(f"f{len(self._places) + 1}", told)
             self._places[run] = place
-            return f'<span id="{place.target}">{highlight.text(run)}</span>'
+            return f'<span class="library" id="{place.target}">{highlight.text(run)}</span>'
         frames = "frame" if many == 1 else f"{many:,} frames"
         words = highlight.text(f"[the same {frames} as in {known.told}]")
         return f'<a class="quote" href="#{known.target}">{words}</a>'

@@ -160,7 +160,7 @@ def test_what_the_runs_began_with_is_told_first() -> None:
         packages = {"numpy": "2.1", "pandas": fields.pop("pandas"), **fields.pop("more", {})}
         messages = (Message("system", fields.pop("system")), Message("user", "Find x."))
         kernel = KernelInfo("python3", language_version="3.11.7", packages=packages)
-        turn = attempt(1, good=True, messages=messages)
+        turn = attempt(1, "import scipy", good=True, messages=messages)
         return episode(turn, kernel=kernel, **fields)
 
     compared = diff(
@@ -180,8 +180,8 @@ def test_what_the_runs_began_with_is_told_first() -> None:
         ("First prompt (system)", "You write\nPython.", "You write\nR."),
         ("Setting rules.n", "2", "3"),
         ("Setting timeout", "", "None"),
-        ("Package pandas", "2.2", "3.1"),
         ("Package scipy", "", "1.0"),
+        ("Package pandas", "2.2", "3.1"),
     ]
     assert compared.runs[1].long
     assert compared.runs[1].changes == "@@ -1,2 +1,2 @@\n You write\n-Python.\n+R."
@@ -372,3 +372,37 @@ def test_lines_that_come_often_are_compared_by_their_turn() -> None:
     new = ["again"] * 399 + ["more", "again", "end"]
     told = changes("\n".join(old), "\n".join(new)).split("\n")
     assert [line for line in told if line[0] in "-+"] == ["+more"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        ("<f at 0x7f0000000010>\n", "<f at 0x7f00000000aa>\n", "the same after address"),
+        ("mean 0.30000000000000004\n", "mean 0.3\n", "the same after float"),
+        ("{'b',\n 'a'}\n", "{'a',\n 'b'}\n", "the same after set order"),
+        ("one 1\ntwo 0x7f0000000010\n", "one 2\ntwo 0x7f00000000aa\n", "output"),
+        ("{'b': 0x7f0000000010,\n", "{'c': 0x7f00000000aa,\n", "output"),
+        ("<f at 0x7f0000000010>\n", "", "output"),
+    ],
+)
+def test_outputs_that_differ_by_chance_alone_are_the_same_and_told_so(
+    ours: str, theirs: str, told: str
+) -> None:
+    first, second = (attempt(1, outputs=(Stream("stdout", text),)) for text in (ours, theirs))
+    pair = diff(episode(first), episode(second)).pairs[0]
+    assert pair.told == told
+    assert bool(pair.output) == (told == "output")
+
+
+def test_prompts_and_tests_that_differ_by_chance_alone_are_the_same() -> None:
+    def ran(address: str) -> Episode:
+        case = CaseResult("test_1", "failed", "f() == 1", f"<f at 0x7f00000000{address}>")
+        said = (Message("user", f"There is <f at 0x7f00000000{address}>."),)
+        return episode(attempt(1, tests=TestReport((case,)), messages=said))
+
+    assert diff(ran("10"), ran("aa")).sentence == "No differences."
+
+
+def test_what_comes_after_a_cell_has_ended_is_no_difference() -> None:
+    late = (Stream("stdout", "x is x = 1\n"), Stream("stdout", "later\n", late=True))
+    assert diff(episode(attempt(1, outputs=late)), episode(attempt(1))).equal

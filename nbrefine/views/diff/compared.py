@@ -78,6 +78,8 @@ class Pair:
     b: Scene | None
     differs: tuple[Part, ...]
     """In what; () where both are alike."""
+    after: tuple[str, ...] = ()
+    """The names of the rules without which their outputs would not be the same, such as "time"."""
 
     @property
     def place(self) -> str:
@@ -101,7 +103,9 @@ class Pair:
 
     @property
     def output(self) -> str:
-        """The unified diff from A's outputs to B's, or ""."""
+        """The unified diff from A's outputs to B's, or "" where they are the same by rules."""
+        if not {"output", "there"} & {*self.differs}:
+            return ""
         return changes(outcomes.output(self.a), outcomes.output(self.b))
 
     @property
@@ -164,7 +168,13 @@ class EpisodeDiff:
         return telling.sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as plain JSON: `nbrefine diff --json` is this."""
+        """Give all of it as plain JSON: `nbrefine diff --json` is this.
+
+        `first` is the place at which they part, or null.  `runs`, `ends` and `costs` hold `what`,
+        `a` and `b`.  Each of `steps` has its titles, null where a side has none, and `turns`: the
+        facts of both, what `differs` (see `Part`), `changes` as unified diffs, and the `tests`
+        that went otherwise.
+        """
         first = self.first
         return {
             "equal": self.equal,
@@ -218,13 +228,14 @@ def _fates(step: StepPair) -> Contrast | None:
 
 
 def _pair(a: Scene | None, b: Scene | None) -> Pair:
-    return Pair(a, b, tuple(_differing(a, b)))
-
-
-def _differing(a: Scene | None, b: Scene | None) -> Iterator[Part]:
     if a is None or b is None:
-        yield "there"
-        return
+        return Pair(a, b, ("there",))
+    same, after = outcomes.same_output(a, b)
+    found = tuple(_differing(a, b))
+    return Pair(a, b, found if same else (*found, "output"), after if same else ())
+
+
+def _differing(a: Scene, b: Scene) -> Iterator[Part]:
     if outcomes.code(a) != outcomes.code(b):
         yield "code"
     if outcomes.text(a) != outcomes.text(b):
@@ -233,8 +244,6 @@ def _differing(a: Scene | None, b: Scene | None) -> Iterator[Part]:
         yield "verdict"
     if outcomes.tests(a, b):
         yield "tests"
-    if outcomes.output(a) != outcomes.output(b):
-        yield "output"
 
 
 def _facts(side: Side) -> dict[str, Any]:
@@ -257,6 +266,7 @@ def _turns(pair: Pair) -> dict[str, Any]:
     return {
         "place": pair.place,
         "differs": list(pair.differs),
+        "after": list(pair.after),
         "a": outcomes.row(pair.a),
         "b": outcomes.row(pair.b),
         "changes": {name: text for name, text in texts.items() if text},

@@ -10,9 +10,10 @@ from typing import Any
 
 from nbrefine.notebook import steps, wording
 from nbrefine.notebook.markdown import one_line
-from nbrefine.outputs import Display, Output, Stream
-from nbrefine.values import CaseResult, Usage
+from nbrefine.outputs import Display, Failure, Output, Stream
+from nbrefine.values import CaseResult, Turn, Usage
 from nbrefine.views.diff.changes import lines
+from nbrefine.views.diff.likeness import outputs_alike, texts_alike
 from nbrefine.views.story import Scene
 
 ABSENT = "not there"
@@ -51,11 +52,17 @@ def tests(a: Scene | None, b: Scene | None) -> list[tuple[str, str, str]]:
         one, other = ours.get(name), theirs.get(name)
         if one is None or other is None:
             found.append((_label(name, one or other), _status(one), _status(other)))
-        elif (one.status, one.got, one.message) != (other.status, other.got, other.message):
+        elif not _same_case(one, other, (a.turn, b.turn)):
             full = one.status == other.status
             known = one if one.expression else other
             found.append((_label(name, known), _status(one, full), _status(other, full)))
     return found
+
+
+def _same_case(one: CaseResult, other: CaseResult, of: tuple[Turn, Turn]) -> bool:
+    return one.status == other.status and all(
+        texts_alike(*both, of) for both in ((one.got, other.got), (one.message, other.message))
+    )
 
 
 def _cases(scene: Scene) -> dict[str, CaseResult]:
@@ -87,15 +94,25 @@ def _status(case: CaseResult | None, full: bool = False) -> str:
     return f"{wording.STATUS[case.status]}{f': {details}' if details else ''}"
 
 
+def same_output(a: Scene, b: Scene) -> tuple[bool, tuple[str, ...]]:
+    """Tell whether two turns put out the same, and the names of the rules that it takes."""
+    told = output(a), output(b)
+    if told[0] == told[1]:
+        return True, ()
+    return outputs_alike(a.turn, b.turn, told) if all(told) else (False, ())
+
+
 def output(scene: Scene | None) -> str:
     """Give what a cell put out as text, pictures by their hash and errors without their stack.
 
-    What has no text is told by its type and hash.  A stack says again what code ran.
+    What has no text is told by its type and hash.  A stack says again what code ran, and what came
+    after the cell had ended is a matter of time.
     """
     if scene is None or not scene.ran:
         return ""
     found: list[str] = []
-    for _, same in itertools.groupby(scene.outputs, _channel):
+    shown = (each for each in scene.outputs if isinstance(each, Failure) or not each.late)
+    for _, same in itertools.groupby(shown, _channel):
         found.extend(_told(tuple(same)))
     return "\n".join(found)
 

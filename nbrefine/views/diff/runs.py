@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nbrefine.notebook import steps
-from nbrefine.values import Episode, KernelInfo
+from nbrefine.rerun.versions import imported
+from nbrefine.values import Episode, KernelInfo, Turn
 from nbrefine.views.diff.aligning import merged
 from nbrefine.views.diff.changes import changes
+from nbrefine.views.diff.likeness import texts_alike
 
 HIDDEN = "not shown here"
 """What stands for tests and solutions that are kept from readers."""
@@ -40,8 +42,15 @@ class Contrast:
 
 
 def before(a: Episode, b: Episode) -> Iterator[Contrast]:
-    """Give what differs before the first reply; the packages last, as they may be many."""
-    return _differing(_began(a), _began(b))
+    """Give what differs before the first reply.
+
+    The packages come last, as they may be many, and of them first those that cells import.
+    """
+    same = _same_prompts(a, b)
+    used = imported([turn.code for episode in (a, b) for turn in episode.turns])
+    return _differing(
+        {**_began(a), **same, **_packages(a, used)}, {**_began(b), **same, **_packages(b, used)}
+    )
 
 
 def ends(a: Episode, b: Episode) -> Iterator[Contrast]:
@@ -92,19 +101,41 @@ def _began(episode: Episode) -> dict[str, str]:
         **_flat(episode.settings),
         "Seed": "none" if episode.seed is None else str(episode.seed),
         "nbrefine": episode.version,
+        "Variables at the start": ", ".join(episode.handed_in or ()),
         "Kernel": kernel.name,
         "Language": f"{kernel.language} {kernel.language_version}".strip() if known else "",
         "Kernel's implementation": implementation.strip(),
         "Platform": kernel.platform,
-        **{f"Package {name}": kernel.packages[name] for name in sorted(kernel.packages)},
     }
+
+
+def _packages(episode: Episode, used: Collection[str]) -> dict[str, str]:
+    found = episode.kernel.packages
+    first = sorted(found, key=lambda name: (name.lower().replace("-", "_") not in used, name))
+    return {f"Package {name}": found[name] for name in first}
+
+
+def _same_prompts(a: Episode, b: Episode) -> dict[str, str]:
+    """Give those first prompts that say the same but for the clock, paths and the like."""
+    ours, theirs = _prompt(a), _prompt(b)
+    of = next(_asked(a), None), next(_asked(b), None)
+    return {
+        name: ""
+        for name in ours.keys() & theirs.keys()
+        if of[0] is not None and of[1] is not None
+        if texts_alike(ours[name], theirs[name], (of[0], of[1]))
+    }
+
+
+def _asked(episode: Episode) -> Iterator[Turn]:
+    return (turn for turn in episode.turns if turn.messages)
 
 
 def _prompt(episode: Episode) -> dict[str, str]:
     """Give the first prompt, whose words are the template's; what it says of the task is there."""
-    asked = next((turn.messages for turn in episode.turns if turn.messages), ())
+    first = next(_asked(episode), None)
     told: dict[str, str] = {}
-    for message in asked:
+    for message in first.messages if first is not None else ():
         name = f"First prompt ({message.role})"
         told[name] = "\n\n".join(filter(None, (told.get(name, ""), message.content)))
     return told

@@ -137,7 +137,8 @@ def parts(pair: Pair) -> str:
     """Say in a few words in what two turns differ."""
     if pair.a is None or pair.b is None:
         return f"only in {'A' if pair.b is None else 'B'}"
-    return ", ".join(_SHORT[part] for part in pair.differs) or "the same"
+    after = f" after {', '.join(pair.after)}" if pair.after else ""
+    return ", ".join(_SHORT[part] for part in pair.differs) or f"the same{after}"
 
 
 def fate(scene: Scene | None) -> str:

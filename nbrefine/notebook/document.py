@@ -9,6 +9,7 @@ no longer agrees.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -83,17 +84,28 @@ def dumps(notebook: Notebook) -> str:
     ------
     RecordError: the notebook would not be valid.
     """
-    import nbformat
-
-    try:
-        nbformat.validate(notebook)
-    except nbformat.ValidationError as error:
+    if trouble := _invalid(notebook):
         raise RecordError(
-            f"The notebook would not be valid: {error}", hint="Please report this episode"
-        ) from None
+            f"The notebook would not be valid: {trouble}", hint="Please report this episode"
+        )
     on_disk = {**notebook, "cells": [_lines(cell) for cell in notebook["cells"]]}
     text = json.dumps(on_disk, allow_nan=False, ensure_ascii=False, indent=1, sort_keys=True)
     return f"{text}\n"
+
+
+def _invalid(notebook: Notebook) -> str:
+    """Say what keeps a notebook from being one of format 4.5, or "".
+
+    `nbformat.validate` would put ids that are missing or doubled right, and warn.
+    """
+    from nbformat.validator import iter_validate
+
+    for error in iter_validate(notebook, version=4, version_minor=5):  # type: ignore[no-untyped-call]
+        return str(error)
+    counted = Counter(cell["id"] for cell in notebook["cells"])
+    return next(
+        (f"{count} cells are called {each}" for each, count in counted.items() if count > 1), ""
+    )
 
 
 def _lines(cell: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,7 @@ LOOKS = (
 COMMANDS = (
     *LOOKS,
     ("replay", "{file}"),
+    ("diff", "{file}", "{file}"),
     ("run", "x", "--model", "recorded:{file}", "-o", "{elsewhere}/new.ipynb"),
     ("run", "x", "--model", "scripted:{replies}", "-o", "{file}", "--overwrite"),
     ("solve", "--resume", "{file}", "--model", "scripted:{replies}"),
@@ -77,6 +78,7 @@ def ask(path: Path) -> list[str]:
         lambda: notebook.load(path),
         lambda: nbrefine.show(path),
         lambda: nbrefine.replay(path),
+        lambda: nbrefine.diff(path, path),
         lambda: Player(path),
         lambda: page.to_html(path),
         lambda: handout.to_notebook(path),
@@ -469,7 +471,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(
     for path, words in not_files.items():
         for told in ask(path):
             assert words in told
-        for each in (COMMANDS[2], COMMANDS[4], COMMANDS[7]):
+        for each in (COMMANDS[2], COMMANDS[4], COMMANDS[8]):
             assert words in refusal(each, path, tmp_path / "elsewhere", capsys)
     for told in ask(record.with_name("zero\0.ipynb")):
         assert "is no name of a file" in told

@@ -36,6 +36,7 @@ import refinement_turn
 import replay
 import speculation
 import state_summary
+import stopping
 import subtask
 from figures import table
 
@@ -53,6 +54,7 @@ BENCHMARKS = (
     long_episode,
     page,
     live_panel,
+    stopping,
     player,
     replay,
     grading,

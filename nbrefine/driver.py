@@ -65,6 +65,7 @@ _DOING = {
     "running": "running the code",
     "testing": "running the tests",
     "ended": "closing the record",
+    "closing": "closing the kernel",
 }
 
 
@@ -73,7 +74,7 @@ class Activity:
     """What a running episode is doing at this moment."""
 
     doing: str = "starting"
-    """"starting", "paused", "asking", "running", "testing" or "ended"."""
+    """"starting", "paused", "asking", "running", "testing", "ended" or "closing"."""
     turn: int = 0
     """1-based number of the turn; 0 before the first."""
     since: float = field(default_factory=time.monotonic)
@@ -132,6 +133,19 @@ class EpisodeRun(Run[Episode]):
     def activity(self) -> Activity:
         """What is being done at this moment."""
         return self._driver.seen
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was stopped, and ends as soon as it can."""
+        return self._driver.stopping
+
+    @property
+    def recorded(self) -> bool:
+        """Whether all of the episode is there, and in its record.
+
+        Nobody needs to wait for what is done then: kernel and model are let go of.
+        """
+        return self.done() or self._driver.activity.doing == "closing"
 
 
 class Driver:
@@ -228,6 +242,11 @@ class Driver:
                 self._fold_task.cancel()
 
     @property
+    def stopping(self) -> bool:
+        """Whether the current call or cell is being ended, and the episode with it."""
+        return self._stopping is not None
+
+    @property
     def seen(self) -> Activity:
         """What is being done at this moment."""
         testing = getattr(self._env, "testing", False)
@@ -242,6 +261,7 @@ class Driver:
         Exception: the host's or the caller's trouble; its `episode` holds the turns so far.
         """
         trouble: Exception | None = None
+        recorded = False
         try:
             try:
                 stop = await self._until_stopped()
@@ -251,11 +271,12 @@ class Driver:
                 # A step that is stopped may have brought the end before.
                 self.episode = replace(self.episode, stop=self.episode.stop or stop)
                 await self._record(Recorder.end)
+                recorded = trouble is None
         except RecordError as raised:
             trouble = trouble or raised
         finally:
             self._doing("ended")
-            await self._release()
+            await self._release(recorded=recorded)
         if trouble is None:
             assert self.episode is not None
             return self.episode
@@ -417,7 +438,7 @@ class Driver:
             assert self.episode is not None
             await loop.run_in_executor(self._scribe, write, self._recorder, self.episode)
 
-    async def _release(self) -> None:
+    async def _release(self, *, recorded: bool) -> None:
         """Close record, environment and model, in this order, each whatever the others do."""
         async with AsyncExitStack() as stack:
             if self._close_model:
@@ -428,6 +449,8 @@ class Driver:
             if self._recorder is not None:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._scribe, self._recorder.close)
+            if recorded:
+                self._doing("closing")
 
 
 def _timed(turn: Turn, started: str, clock: float) -> Turn:

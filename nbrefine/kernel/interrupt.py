@@ -10,6 +10,7 @@ PATIENCE = 5.0
 """Seconds an interrupted cell gets to end before its kernel is killed."""
 
 _POKE = 0.1  # seconds from the signal to the message: sooner, and it may be handled before it
+_AGAIN = 0.4  # seconds until the next one, for a signal that came late all the same
 
 
 async def climb(execution: Execution, link: Link) -> None:
@@ -29,9 +30,10 @@ async def climb(execution: Execution, link: Link) -> None:
         if await execution.ended(_POKE):
             return
         execution.rungs.append("shell poke")
-        link.poke()
-        if await execution.ended(PATIENCE / 2):
-            return
+        for seconds in (_AGAIN, PATIENCE / 2 - _AGAIN):
+            link.poke()
+            if await execution.ended(seconds):
+                return
     if link.process is None:
         raise KernelError(
             f"The cell reacted to no interrupt within {PATIENCE:g} s, and the kernel belongs to "

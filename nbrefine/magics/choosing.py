@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from html import escape
 from typing import Any
 from uuid import uuid4
@@ -19,13 +20,18 @@ from nbrefine.views.widgets import VIEW, close, style
 
 _ROWS = 30  # names that the table has
 _ABOVE = "Keep or Discard: %keep and %discard do the same."
+_WAITS = "The attempt waits: %keep runs it here, %discard forgets it"
 
 
 class Choice:
     """Shows the buttons; made in the cell, below which all stays that they bring about.
 
+    They make way for text before another cell runs: a notebook that is saved with a widget shows
+    an error in its place once the kernel has gone.
+
     Parameters
     ----------
+    shell: IPython's.
     keep: runs the cell in this kernel, on its main thread.
     discard: forgets it.
     """
@@ -34,6 +40,7 @@ class Choice:
         self,
         tried: Attempt,
         *,
+        shell: Any,
         keep: Callable[[], Awaitable[None]],
         discard: Callable[[], None],
     ) -> None:
@@ -58,6 +65,8 @@ class Choice:
             button.on_click(self._calling(chosen))
         view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
         self._put({VIEW: view, "text/plain": _ABOVE})
+        self._events = shell.events
+        self._events.register("pre_run_cell", self._make_way)
 
     def _calling(self, chosen: Callable[[], Awaitable[None]]) -> Callable[[Any], None]:
         """Make a callback, which may come on any thread, of what only the main one can do."""
@@ -85,6 +94,10 @@ class Choice:
             for button in self._buttons:
                 button.disabled = False
 
+    def _make_way(self, _: Any) -> None:
+        if self._task is None:  # or else the cell is the one that is kept
+            self._context.copy().run(self.end, _WAITS)
+
     async def _kept(self) -> None:
         assert self._task is not None
         with interruptible(self._loop, self._task):
@@ -98,6 +111,8 @@ class Choice:
         text = f"{told[0].upper()}{told[1:].removesuffix('.')}."
         self._put({"text/plain": text, "text/html": f"<p>{escape(text)}</p>"}, update=True)
         close(self._box)
+        with suppress(ValueError):  # it was called before
+            self._events.unregister("pre_run_cell", self._make_way)
 
     def _put(self, bundle: dict[str, Any], *, update: bool = False) -> None:
         from IPython.display import display

@@ -33,6 +33,26 @@ async def this_kernel(shell: Any) -> Kernel:
     return await Run(made())
 
 
+def load_tracebacks(shell: Any) -> None:
+    """Load what shows a traceback, which takes every branch 0.2 s that has to do it by itself.
+
+    An interrupt is waited for until its traceback is there.
+    """
+    shown = shell.InteractiveTB
+    seen = getattr(shown, "tb", None)  # what %debug looks at
+    try:
+        _be_interrupted()
+    except KeyboardInterrupt:
+        with contextlib.suppress(Exception):  # it is IPython's own, and may be a user's
+            shown.structured_traceback(*sys.exc_info())
+    finally:
+        shown.tb = seen
+
+
+def _be_interrupted() -> None:
+    raise KeyboardInterrupt
+
+
 class AwaitingCell:
     """The cell that awaits, whose thread runs other cells meanwhile; see `attached.Host`.
 

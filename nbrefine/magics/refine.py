@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import re
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +14,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from nbrefine.errors import NbrefineError
 from nbrefine.magics.asking import Refusal, no_arguments, say
+from nbrefine.magics.following import SOON, cancelled_by_signal, followed, gone
 from nbrefine.magics.request import Request, read, usage
 
 if TYPE_CHECKING:
@@ -24,16 +22,13 @@ if TYPE_CHECKING:
     from nbrefine.rerun import Replay
     from nbrefine.values import Episode
 
-BEAT = 0.1
-"""Seconds between two looks at the work: an interrupt reaches no loop that sleeps for longer."""
-
-PATIENCE = 15.0
-"""Seconds that work which was stopped gets to close its record and its kernel."""
-
 PACKAGES = 8
 """Packages that are named of those that are not as recorded."""
 
 _CELL = re.compile(r"%%refine(?=\s|$)(.*)", re.DOTALL)
+_BEHIND = re.compile(r"%%(time|timeit|capture|prun)\b.*\n\s*%%refine(?=\s|$)")
+"""Magics that run a cell as Python, and cannot await it."""
+
 _NOT_ALONE = (
     "%%refine is awaited, which it can be only in the first line of a cell, behind no other magic"
 )
@@ -64,6 +59,8 @@ class Refinement(Magics):
 
     def awaited(self, lines: list[str]) -> list[str]:
         """Have a cell of `%%refine` await it; an input transformer."""
+        if _BEHIND.match("".join(lines)):
+            return ["get_ipython().run_cell_magic('refine', '', 'x')\n"]  # which says so
         if not lines or (found := _CELL.match(lines[0])) is None:
             return lines
         line, cell = found[1].strip(), "".join(lines[1:])
@@ -72,19 +69,27 @@ class Refinement(Magics):
 
     async def refine_awaited(self, line: str, cell: str) -> None:
         """Do what a `%%refine` cell asks for."""
-        if self.work is not None and not self.work.run.done():
+        before = self.work
+        if before is not None and not (before.ended or before.run.stopping):
             raise Refusal("an agent is at work already: %refine_stop ends it")
         if "--help" in line.split():
             say(usage())
             return
         request = read(line, cell, self._shell.user_ns)
+        if request.background and getattr(self._shell, "kernel", None) is None:
+            raise Refusal("--background needs a Jupyter kernel, and this is plain IPython")
         try:
-            with _cancelled_by_ctrl_c(self._shell):
+            with cancelled_by_signal():
+                if before is not None:
+                    await gone(before)
                 work = await self._conducted(request)
         except asyncio.CancelledError:
             raise Refusal("interrupted") from None
         except NbrefineError as error:
             raise Refusal(str(error)) from None
+        if request.background:
+            self._leave(work)
+            return
         if work.trouble:
             raise Refusal(work.trouble)
         if request.check and work.episode is not None and not work.episode.solved:
@@ -92,20 +97,49 @@ class Refinement(Magics):
 
     async def _conducted(self, request: Request) -> Work:
         """Work until the end, or until a person interrupts; whatever happens, it is shown."""
-        from nbrefine.magics.work import working
+        from nbrefine.magics.work import begun
 
-        interrupted = False
-        async with working(request, self._shell) as work:
-            self._work, self._process_id = work, os.getpid()
-            try:
-                interrupted = await _followed(work)
-            finally:
-                work.end()
-                if work.episode is not None:
-                    self._shell.push({request.name: work.episode})
+        work = await begun(request, self._shell)
+        self._work, self._process_id = work, os.getpid()
+        if request.background:
+            await self._until_lent(work)
+            return work
+        try:
+            interrupted = await followed(work)
+        finally:
+            self._conclude(work)
+        if not work.run.stopping:
+            await gone(work)
         if interrupted:
             raise asyncio.CancelledError
         return work
+
+    async def _until_lent(self, work: Work) -> None:
+        """Wait until variables are copied: the next cell may change them."""
+        lends = bool(work.request.use)
+        try:
+            while lends and work.episode is None and not work.ended:  # noqa: ASYNC110 - elsewhere
+                await asyncio.sleep(SOON)
+        except asyncio.CancelledError:
+            self._conclude(work)
+            raise
+
+    def _leave(self, work: Work) -> None:
+        """Have it go on while other cells run, and say how to wait for it."""
+        from nbrefine.magics.background import Background
+
+        waits = f"{work.request.name}_run"
+        self._shell.push({waits: Background(work, self._conclude)})
+        say(
+            "The agent works in the background: %refine_status tells where it stands, "
+            f"%refine_stop ends it, and `await {waits}` waits for it."
+        )
+
+    def _conclude(self, work: Work) -> None:
+        work.end()
+        if work.episode is not None:
+            self._shell.push({work.request.name: work.episode})
+        work.let_go()
 
     @line_magic
     def refine_status(self, line: str) -> None:
@@ -115,13 +149,15 @@ class Refinement(Magics):
 
     @line_magic
     def refine_stop(self, line: str) -> None:
-        """End the work that is under way, from another thread or client than that of its cell.
+        """End the work that is under way.
+
+        Where that is not in the background, from another thread or client than that of its cell:
 
         %refine_stop [--after]    with --after, once the attempt that has begun has ended
         """
         after = line.strip() == "--after"
         no_arguments("%refine_stop", "" if after else line)
-        if self.work is None or self.work.run.done():
+        if self.work is None or self.work.run.recorded:
             say("No agent is at work.")
         elif after:
             self.work.run.finish()
@@ -201,22 +237,6 @@ class Refinement(Magics):
             self.work.run.stop()
 
 
-async def _followed(work: Work) -> bool:
-    """Show how the work goes until it has ended, and tell whether a person interrupted it."""
-    loop = asyncio.get_running_loop()
-    deadline = math.inf
-    while not work.run.done() and loop.time() < deadline:
-        try:
-            await asyncio.sleep(BEAT)
-            work.show()
-        except asyncio.CancelledError:
-            if deadline < math.inf:
-                raise  # asked a second time
-            deadline = loop.time() + PATIENCE
-            work.run.stop()
-    return deadline < math.inf
-
-
 def _told(replayed: Replay) -> str:
     """Say how a replay went."""
     if (first := replayed.first) is not None:
@@ -233,19 +253,3 @@ def _refusing() -> Iterator[None]:
         yield
     except NbrefineError as error:
         raise Refusal(str(error)) from None
-
-
-@contextlib.contextmanager
-def _cancelled_by_ctrl_c(shell: Any) -> Iterator[None]:
-    """Have Ctrl-C cancel the cell in plain IPython, which would leave its work behind instead."""
-    in_kernel = getattr(shell, "kernel", None) is not None  # ipykernel cancels by itself
-    if in_kernel or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(task.cancel))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

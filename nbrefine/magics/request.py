@@ -66,6 +66,12 @@ _add("--history", metavar="NAME", help="what the model sees of the past, such as
 _add("--record", metavar="FILE", help="the notebook to write; by default a free name here")
 _add("--overwrite", action="store_true", help="replace an episode of that name")
 _add("--as", dest="name", default="episode", metavar="NAME", help="what the episode is called")
+_add(
+    "--background",
+    action="store_true",
+    help="let other cells run meanwhile: %%refine_status tells where it stands, %%refine_stop ends "
+    "it, and `await NAME_run` waits for it, NAME being that of --as",
+)
 _add("--check", action="store_true", help="fail where it is not solved, so that Run All stops")
 _add(
     "--panel",
@@ -87,6 +93,8 @@ class Request:
     """A model's short form, or an object that a variable holds."""
     name: str
     """The variable that the episode is bound to."""
+    background: bool
+    """Whether its cell ends at once."""
     check: bool
     panel: bool | None
     """None leaves it to what the front end can show."""
@@ -183,8 +191,11 @@ def read(line: str, cell: str, variables: Mapping[str, Any]) -> Request:
     use = tuple(name for word in given.pop("use") for name in word.split(",") if name)
     steps, here = given.pop("steps"), given.pop("here")
     name, check, panel = given.pop("name"), given.pop("check"), given.pop("panel")
+    background = given.pop("background")
     overwrite, output = given.pop("overwrite"), given.pop("record")
     _refuse_conflicts(given, steps=steps, here=here, use=use, name=name)
+    if background:
+        _refuse_in_background(here=here, check=check)
     from nbrefine.notebook import free_name
 
     record = Path(output) if output else free_name(Path("episode.ipynb"))
@@ -205,7 +216,20 @@ def read(line: str, cell: str, variables: Mapping[str, Any]) -> Request:
         raise Refusal(str(error)) from None
     if model is None or isinstance(model, str):
         model = config.model
-    return Request(options, steps, here, use, model, name, check, panel, record, overwrite, config)
+    return Request(
+        options,
+        steps,
+        here,
+        use,
+        model,
+        name,
+        background,
+        check,
+        panel,
+        record,
+        overwrite,
+        config,
+    )
 
 
 def usage() -> str:
@@ -234,6 +258,16 @@ def _refuse_conflicts(
         if given[key] is not None:
             with_or_without = "does not go with" if steps else "goes only with"
             raise Refusal(f"--{key} {with_or_without} --steps")
+
+
+def _refuse_in_background(*, here: bool, check: bool) -> None:
+    if here:
+        raise Refusal(
+            "--here and --background exclude each other: what is accepted would run between your "
+            "own cells; --use lends variables instead"
+        )
+    if check:
+        raise Refusal("--check and --background exclude each other: the cell has ended before")
 
 
 def _code(text: str, variables: Mapping[str, Any]) -> str:

@@ -89,7 +89,9 @@ class Transactions(Magics):
     def _offer(self, tried: Attempt) -> None:
         from nbrefine.magics.choosing import Choice
 
-        self._choice = Choice(tried, keep=self.keep_awaited, discard=self._discard)
+        self._choice = Choice(
+            tried, shell=self._shell, keep=self.keep_awaited, discard=self._discard
+        )
 
     @line_magic
     def keep(self, line: str) -> None:

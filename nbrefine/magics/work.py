@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+from nbrefine._portal import Run
 from nbrefine.budget import Budget
 from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.inputs import within
 from nbrefine.kernel import Kernel
-from nbrefine.magics.hosting import this_kernel
+from nbrefine.magics.hosting import load_tracebacks, this_kernel
 from nbrefine.models import Model, resolve
 from nbrefine.notebook import load, paths_of, wording
 from nbrefine.views.panel import Screen, screen, sentence
@@ -27,12 +27,17 @@ class Work:
     Parameters
     ----------
     screen: where it is shown.
+    taken: closes what was taken for it.
     """
 
-    def __init__(self, request: Request, run: EpisodeRun, screen: Screen) -> None:
+    def __init__(
+        self, request: Request, run: EpisodeRun, screen: Screen, taken: AsyncExitStack
+    ) -> None:
         self.request = request
         self.run = run
         self._screen = screen
+        self._taken = taken
+        self._letting_go: Run[None] | None = None
         self.trouble = ""
         """What kept it from a proper end, in a line."""
 
@@ -45,9 +50,23 @@ class Work:
     def status(self) -> str:
         """Where it stands, or how it ended, in a sentence."""
         episode = self.episode
-        if self.run.done() and episode is not None:
+        if self.run.recorded and episode is not None:
             return wording.verdict(episode)
         return sentence(self.run, self.request.max_turns)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its cell may end: nobody who has stopped it waits until its kernel is gone.
+
+        In this kernel nothing of it may be left while the next cell runs.
+        """
+        early = self.run.stopping and not self.request.here
+        return self.run.recorded if early else self.run.done()
+
+    @property
+    def gone(self) -> bool:
+        """Whether all that was taken for it is let go of."""
+        return self._letting_go is not None and self._letting_go.done()
 
     def show(self) -> None:
         """Show where it stands."""
@@ -55,21 +74,31 @@ class Work:
 
     def end(self) -> None:
         """Show what has come of it, for good."""
-        if not self.run.done():
+        if not self.run.recorded:
             self.trouble = "the work was left before it had ended, and is being ended"
-        else:
+        elif self.run.done():
             try:
                 self.run.result()
             except NbrefineError as error:
                 self.trouble = str(error)
             except Exception as error:  # noqa: BLE001 - what the model called, told in a line
                 self.trouble = f"{type(error).__name__}: {error}".removesuffix(": ")
-        self._screen.end()
+        self._screen.end(self.trouble if self.request.background else "")  # or else it is raised
+
+    def let_go(self) -> None:
+        """Begin to close all that was taken for it, once it has ended; it is stopped if need be."""
+        self.run.stop()
+        if self._letting_go is None:
+            self._letting_go = Run(self._closed())
+
+    async def _closed(self) -> None:
+        with suppress(Exception):  # `end` has told it
+            await self.run
+        await self._taken.aclose()
 
 
-@asynccontextmanager
-async def working(request: Request, shell: Any) -> AsyncIterator[Work]:
-    """Begin what is asked for, and let go of all that it has taken.
+async def begun(request: Request, shell: Any) -> Work:
+    """Begin what is asked for.
 
     Raises
     ------
@@ -84,19 +113,17 @@ async def working(request: Request, shell: Any) -> AsyncIterator[Work]:
         budget = Budget(tokens=request.config.max_total_tokens, seconds=request.config.max_seconds)
         run = request.begin(model=model, kernel=kernel, budget=budget, lend=lend)
         stack.callback(run.stop)
-        yield Work(
-            request,
+        shown = screen(
             run,
-            screen(
-                run,
-                budget=budget,
-                max_turns=request.max_turns,
-                record=request.record,
-                name=request.name,
-                shell=shell,
-                widgets=request.panel,
-            ),
+            budget=budget,
+            max_turns=request.max_turns,
+            record=request.record,
+            name=request.name,
+            shell=shell,
+            widgets=request.panel,
+            background=request.background,
         )
+        return Work(request, run, shown, stack.pop_all())
 
 
 async def _kernels(
@@ -108,6 +135,7 @@ async def _kernels(
     this = await this_kernel(shell)
     stack.push_async_callback(this.aclose)
     if request.here:
+        load_tracebacks(shell)
         return this, None
     if request.steps:
         return request.kernel, this

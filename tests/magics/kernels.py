@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +12,12 @@ from typing import Any
 
 from jupyter_client.manager import KernelManager
 
+import nbrefine
 from nbrefine.kernel import Kernel
 from nbrefine.outputs import CellResult
+from tests.conftest import missing
+from tests.kernel import environments
+from tests.kernel.environments import RUNNING, CannotBeMade
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -54,3 +59,19 @@ def children(pid: int) -> set[int]:
     """Give the children of a process, zombies included."""
     found = Path(f"/proc/{pid}/task").glob("*/children")
     return {int(word) for each in found for word in each.read_text().split()}
+
+
+def command(version: str) -> list[str]:
+    """Give what starts a kernel of an ipykernel version, which finds all else in this one."""
+    if version == "newest":
+        return [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    try:
+        made = environments.environment(RUNNING, f"ipykernel=={version}.*")
+    except CannotBeMade as error:
+        missing(f"an environment with ipykernel {version} ({error})")
+        raise
+    assert made is not None
+    paths = [str(Path(nbrefine.__file__).parents[1]), *filter(None, sys.path)]
+    start = "from ipykernel.kernelapp import launch_new_instance as begin; begin()"
+    start = f"import sys; sys.path += {paths}; {start}"
+    return [made.python, "-c", start, "-f", "{connection_file}"]

@@ -72,6 +72,21 @@ def test_the_magics_take_the_buttons_away(front: Client) -> None:
     assert front.run("last") == "[1, 2]"
 
 
+def test_buttons_that_nobody_presses_make_way_for_text(front: Client) -> None:
+    """So the notebook that is saved holds no widget, and the attempt still waits."""
+    front.run("waiting = [1]")
+    tried(front, "waiting.append(2)")
+    asked = front.asked
+    front.begin("waiting")
+    front.asked = asked
+    front.listen_until(lambda: "text/html" in front.shown)
+    assert front.shown["text/plain"] == (
+        "The attempt waits: %keep runs it here, %discard forgets it."
+    )
+    assert front.run("%keep\nwaiting") == "[1, 2]"
+    assert front.states == {}
+
+
 def test_who_runs_notebooks_gets_no_buttons(front: Client) -> None:
     front.opened.clear()
     front.begin("%%try\nquiet = 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,11 @@ def slowly(messages):
 import itertools
 count = itertools.count(1)
 """
+
+STUBBORN = (
+    "```python\\nimport time\\nwhile True:\\n    try:\\n        time.sleep(60)\\n"
+    "    except BaseException:\\n        pass\\n```"
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +112,22 @@ def test_no_panel_is_shown_where_nobody_wants_one(front: Client) -> None:
         assert sorted(front.shown) == ["text/html", "text/plain"]
     front.run("%env NBREFINE_PANEL=")
     assert front.opened == set()
+
+
+def test_who_interrupts_twice_does_not_wait_until_a_stubborn_cell_has_ended(
+    front: Client,
+) -> None:
+    front.run(f"stubborn = ['{STUBBORN}']")
+    front.begin("%%refine --model stubborn\nGo on.", widgets=True)
+    front.listen("unning the code")
+    time.sleep(0.5)
+    front.manager.interrupt_kernel()
+    time.sleep(0.5)
+    front.manager.interrupt_kernel()
+    front.listen(seconds=30)
+    assert "UsageError: interrupted" in front.errors
+    assert front.states == {}
+    assert front.run("1 + 1") == "2"
+    front.run("one = ['```python\\nvalue = 1\\n```']")
+    front.run("%%refine --model one\nx")  # which waits until the last one's kernel is gone
+    assert front.run("episode.solved") == "True"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import papermill
 import pytest
 from nbclient import NotebookClient
 from nbconvert.preprocessors import ExecutePreprocessor
@@ -190,6 +191,10 @@ def test_steps_end_with_an_answer(kernel: Kernel, folder: Path) -> None:
         ("%%refine --answer text\nx", "--answer goes only with --steps"),
         ("%%refine 'open\nx", "the line of %%refine cannot be read: No closing quotation"),
         ("get_ipython().run_cell_magic('refine', '', 'x')", "only in the first line of a cell"),
+        ("%%time\n%%refine --model replies\nx", "only in the first line of a cell"),
+        ("%%capture shown\n%%refine --model replies\nx", "behind no other magic"),
+        ("%%refine --background --here\nx", "--here and --background exclude each other"),
+        ("%%refine --background --check\nx", "--check and --background exclude each other"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
@@ -262,7 +267,10 @@ def test_a_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     where = {"metadata": {"path": str(tmp_path)}}
     ran = NotebookClient(notebook(), timeout=120, resources=where).execute()
     converted, _ = preprocessor(timeout=120).preprocess(notebook(), where)
-    for done in (ran, converted):
+    by_papermill = papermill.execute_notebook(
+        notebook(), None, cwd=str(tmp_path), kernel_name="python3", progress_bar=False
+    )
+    for done in (ran, converted, by_papermill):
         (output,) = done.cells[2].outputs
         assert sorted(output.data) == ["text/html", "text/plain"]
         assert output.data["text/plain"].startswith("Write median(xs).\nSolved after 2 turns")
@@ -270,6 +278,7 @@ def test_a_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
         assert "widgets" not in done.metadata
     assert sorted(each.name for each in tmp_path.glob("*.ipynb")) == [
         "episode-2.ipynb",
+        "episode-3.ipynb",
         "episode.ipynb",
     ]
 

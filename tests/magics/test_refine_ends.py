@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import nbrefine
 from nbrefine.notebook import load
-from tests.conftest import missing
-from tests.kernel import environments
-from tests.kernel.environments import RUNNING, CannotBeMade
 from tests.magics.front import Client, connected
-from tests.magics.kernels import until
+from tests.magics.kernels import command, until
 
 # The first test of an environment waits until its packages are there.
 pytestmark = pytest.mark.timeout(600)
@@ -25,28 +20,12 @@ IDLE = "```python\\nimport asyncio\\nawait asyncio.sleep(600)\\n```"
 VERSIONS = ["6.31", "7.1", "7.3", "newest"]
 
 
-def _command(version: str) -> list[str]:
-    """Give what starts a kernel of an ipykernel version, which finds all else in this one."""
-    if version == "newest":
-        return [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    try:
-        made = environments.environment(RUNNING, f"ipykernel=={version}.*")
-    except CannotBeMade as error:
-        missing(f"an environment with ipykernel {version} ({error})")
-        raise
-    assert made is not None
-    paths = [str(Path(nbrefine.__file__).parents[1]), *filter(None, sys.path)]
-    start = "from ipykernel.kernelapp import launch_new_instance as begin; begin()"
-    start = f"import sys; sys.path += {paths}; {start}"
-    return [made.python, "-c", start, "-f", "{connection_file}"]
-
-
 @pytest.fixture(scope="module", params=VERSIONS)
 def front(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Client]:
     deaf = request.param.startswith("6")
-    with connected(tmp_path_factory.mktemp("k"), _command(request.param), deaf=deaf) as client:
+    with connected(tmp_path_factory.mktemp("k"), command(request.param), deaf=deaf) as client:
         client.run(f"spin = ['{SPIN}'] * 9; idle = ['{IDLE}'] * 9")
         yield client
 

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from nbrefine.budget import Budget
@@ -19,7 +19,7 @@ from nbrefine.values import Episode
 from nbrefine.views.panel.pace import Pace
 from nbrefine.views.panel.pictures import show_pictures
 from nbrefine.views.panel.status import sentence, spending
-from nbrefine.views.panel.told import told
+from nbrefine.views.panel.told import STARTING, told_with
 from nbrefine.views.player.panels import TABS, Panels
 from nbrefine.views.story import Story, story
 from nbrefine.views.widgets import VIEW, close, style
@@ -33,10 +33,18 @@ ROWS = 12
 REPLY = 8
 """Last lines of a reply that is being written."""
 
-_STARTING = "The work has begun; what comes of it stands here at its end."
 _AFTER = "It ends with this attempt."
 _NOW = "It is being ended."
-_DEAF = "This kernel hears of no button while a cell runs: ■ (interrupt the kernel) ends the work."
+Buttons = Literal["heard", "late", "deaf"]
+"""Whether the kernel calls back while a cell awaits, as ipykernel does from 7 on; `late` where it
+waits for the end of the cell that runs, which is another one, and `deaf` where it is this one."""
+
+_HINTS: dict[Buttons, str] = {
+    "heard": "",
+    "late": "While a cell runs, this kernel hears of no button until that has ended.",
+    "deaf": "This kernel hears of no button while a cell runs: ■ (interrupt the kernel) ends the "
+    "work.",
+}
 
 
 class Panel:
@@ -47,7 +55,7 @@ class Panel:
 
     Parameters
     ----------
-    hears: whether the kernel calls back while a cell awaits, as ipykernel does from 7 on.
+    pictures: whether to show at the end those that accepted cells drew.
     """
 
     def __init__(
@@ -58,11 +66,14 @@ class Panel:
         max_turns: int,
         record: Path,
         name: str,
-        hears: bool,
+        buttons: Buttons,
+        pictures: bool,
     ) -> None:
         self._run, self._budget, self._max_turns = run, budget, max_turns
         self._record, self._name = record, name
-        self._hears = hears
+        self._deaf = buttons == "deaf"
+        self._hint = _HINTS[buttons]
+        self._pictures = pictures
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._seen: Episode | None = None
@@ -75,7 +86,7 @@ class Panel:
         self._id = f"nbrefine-{uuid4().hex}"
         self._compose()
         self.show()
-        self._put({VIEW: self._view, "text/plain": _STARTING})
+        self._put({VIEW: self._view, "text/plain": STARTING})
 
     def _compose(self) -> None:
         import ipywidgets as widgets
@@ -85,9 +96,9 @@ class Panel:
             return widget
 
         self._status, self._spent, self._reply = (widgets.HTML() for _ in range(3))
-        self._after = widgets.Button(description="Stop after attempt", disabled=not self._hears)
+        self._after = widgets.Button(description="Stop after attempt", disabled=self._deaf)
         self._now = widgets.Button(
-            description="Stop now", button_style="warning", disabled=not self._hears
+            description="Stop now", button_style="warning", disabled=self._deaf
         )
         self._turns = widgets.Select(description="Turns", rows=ROWS)
         self._tabs = widgets.Tab([widgets.HTML() for _ in SHOWN], titles=SHOWN)
@@ -138,7 +149,7 @@ class Panel:
         parts = [
             f"<p><strong>{escape(visible(title))}</strong></p>" if title else "",
             f'<p role="status">{escape(sentence(self._run, self._max_turns))}</p>',
-            _paragraph(self._asked or ("" if self._hears else _DEAF)),
+            _paragraph(self._asked or self._hint),
         ]
         if self._trouble:
             shown = escape(visible(self._trouble))
@@ -186,13 +197,12 @@ class Panel:
         self._asked = told
         self.show()
 
-    def end(self) -> None:
+    def end(self, trouble: str = "") -> None:
         """Put text in the place of the widgets, and close them at both ends."""
         episode = self._run.episode
-        if episode is None:
-            self._put({"text/plain": "Nothing has begun."}, update=True)
-        else:
-            self._put(told(episode, record=self._record, name=self._name), update=True)
+        bundle = told_with(trouble, episode, record=self._record, name=self._name)
+        self._put(bundle, update=True)
+        if episode is not None and self._pictures:
             show_pictures(episode)
         close(self._box)
 

@@ -16,7 +16,7 @@ from nbrefine.driver import EpisodeRun
 from nbrefine.values import Episode
 from nbrefine.views.panel.pace import Pace
 from nbrefine.views.panel.pictures import show_pictures
-from nbrefine.views.panel.told import told
+from nbrefine.views.panel.told import STARTING, told, told_with
 
 PANEL = "NBREFINE_PANEL"
 """Environment variable: 0 for no live panel, 1 for one in any case."""
@@ -29,8 +29,8 @@ class Screen(Protocol):
         """Show where it stands; called ten times a second, and cheap where nothing has changed."""
         ...
 
-    def end(self) -> None:
-        """Put what stays in the place of all else."""
+    def end(self, trouble: str = "") -> None:
+        """Put what stays in the place of all else, and what kept the work from a proper end."""
         ...
 
 
@@ -43,6 +43,7 @@ def screen(
     name: str,
     shell: Any,
     widgets: bool | None = None,
+    background: bool = False,
 ) -> Screen:
     """Give the screen for the cell that runs.
 
@@ -54,15 +55,32 @@ def screen(
     name: what the episode will be called in the session.
     shell: IPython's.
     widgets: whether to show the live panel; None leaves it to what the front end can show.
+    background: whether the cell ends while the episode runs.
     """
+    hears = callbacks_come()
     kernel = getattr(shell, "kernel", None)
     if kernel is not None and (shows_widgets(kernel) if widgets is None else widgets):
-        from nbrefine.views.panel.live import Panel
+        from nbrefine.views.panel.live import Buttons, Panel
 
-        return Panel(
-            run, budget=budget, max_turns=max_turns, record=record, name=name, hears=hears()
+        buttons: Buttons = "heard" if hears else "late" if background else "deaf"
+        panel: Screen = Panel(
+            run,
+            budget=budget,
+            max_turns=max_turns,
+            record=record,
+            name=name,
+            buttons=buttons,
+            pictures=hears or not background,
         )
-    return Text(run, record=record, name=name, live=kernel is not None)
+        return panel
+    return Text(
+        run,
+        record=record,
+        name=name,
+        live=kernel is not None,
+        pictures=hears or not background,
+        at_once=background,
+    )
 
 
 def shows_widgets(kernel: Any) -> bool:
@@ -83,8 +101,11 @@ def shows_widgets(kernel: Any) -> bool:
     return bool((request.get("metadata") or {}).get("cellId"))
 
 
-def hears() -> bool:
-    """Tell whether callbacks of widgets run while a cell awaits; before ipykernel 7 they wait."""
+def callbacks_come() -> bool:
+    """Tell whether callbacks of widgets run while a cell awaits; before ipykernel 7 they wait.
+
+    From then on, too, what a task displays stays below its own cell.
+    """
     from importlib.metadata import version
 
     return int(version("ipykernel").partition(".")[0]) >= 7
@@ -96,9 +117,20 @@ class Text:
     Parameters
     ----------
     live: whether what is shown can be replaced; in a terminal it would be printed once more.
+    pictures: whether to show at the end those that accepted cells drew.
+    at_once: whether to show something before the first turn has ended, so that all stays there.
     """
 
-    def __init__(self, run: EpisodeRun, *, record: Path, name: str, live: bool) -> None:
+    def __init__(
+        self,
+        run: EpisodeRun,
+        *,
+        record: Path,
+        name: str,
+        live: bool,
+        pictures: bool,
+        at_once: bool,
+    ) -> None:
         self._run = run
         self._record = record
         self._name = name
@@ -106,7 +138,10 @@ class Text:
         self._seen: Episode | None = None
         self._shown: dict[str, str] = {}
         self._pace = Pace()
+        self._pictures = pictures
         self._id = ""
+        if at_once:
+            self._put({"text/plain": STARTING})
 
     def show(self) -> None:
         episode = self._run.episode
@@ -115,17 +150,18 @@ class Text:
         if self._live and self._pace.due:
             self._seen = episode
             with self._pace.drawing():
-                self._put(episode)
+                self._put(told(episode, record=self._record, name=self._name))
 
-    def end(self) -> None:
-        if (episode := self._run.episode) is not None:
-            self._put(episode)
+    def end(self, trouble: str = "") -> None:
+        episode = self._run.episode
+        if episode is not None or trouble or self._id:
+            self._put(told_with(trouble, episode, record=self._record, name=self._name))
+        if episode is not None and self._pictures:
             show_pictures(episode)
 
-    def _put(self, episode: Episode) -> None:
+    def _put(self, text: dict[str, str]) -> None:
         from IPython.display import display
 
-        text = told(episode, record=self._record, name=self._name)
         if text == self._shown:
             return
         self._shown = text

@@ -14,6 +14,8 @@ from nbrefine.views.story import Scene, Story, story
 TURNS = 30
 """Turns that are named; of more, the first and the last ones."""
 
+STARTING = "The work has begun; what comes of it stands here at its end."
+
 CODE_LINES = 60
 OUTPUT_LINES = 12
 
@@ -30,6 +32,20 @@ def told(episode: Episode, *, record: Path, name: str) -> dict[str, str]:
     return {
         "text/html": "\n".join(part.html for part in parts),
         "text/plain": "\n".join(part.plain for part in parts),
+    }
+
+
+def told_with(trouble: str, episode: Episode | None, *, record: Path, name: str) -> dict[str, str]:
+    """Tell an episode, if there is one, and below it what kept it from a proper end."""
+    if episode is None:
+        return {"text/plain": trouble or "Nothing has begun."}
+    bundle = told(episode, record=record, name=name)
+    if not trouble:
+        return bundle
+    more = _Words(trouble)
+    return {
+        "text/html": f"{bundle['text/html']}\n{more.html}",
+        "text/plain": f"{bundle['text/plain']}\n{more.plain}",
     }
 
 

@@ -11,7 +11,6 @@ Run it from an environment at a place that may be named: a traceback tells where
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -19,9 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nbrefine import Grader, Sampling, Task, load, refine, save
+from nbrefine import Grader, Sampling, Task, load, refine, save, solve
 from nbrefine.examples import EXAMPLES, path_of
 from nbrefine.models import resolve
+from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, GradeNote, Turn
 
 MODEL = "local:qwen2.5-coder-1.5b"
@@ -43,6 +43,49 @@ assert headline('LIFE OF PI') == 'Life of Pi'
         ),
         sampling=Sampling(temperature=0.0, max_tokens=400),
         max_turns=6,
+        seed=0,
+        **options,
+    )
+
+
+def regression(**options: Any) -> Episode:
+    return refine(
+        Task(
+            "Write rounded(x): x as a whole number, halves rounded away from zero.",
+            id="rounded",
+            tests="""\
+assert rounded(2.5) == 3
+assert rounded(3.5) == 4
+assert rounded(-2.5) == -3
+assert rounded(2.4) == 2
+assert rounded(0.49999999999999994) == 0
+""",
+        ),
+        sampling=Sampling(temperature=0.0, max_tokens=300),
+        max_turns=4,
+        seed=0,
+        **options,
+    )
+
+
+def saturation(**options: Any) -> Episode:
+    return refine(
+        Task(
+            "Write seconds(text): how many seconds the length of time in text is.",
+            id="seconds",
+            tests="""\
+assert seconds('90') == 90
+assert seconds('2m') == 120
+assert seconds('1h30m') == 5400
+assert seconds('1:30') == 90
+assert seconds('1:00:05') == 3605
+assert seconds('1.5h') == 5400
+""",
+        ),
+        history="window:900",
+        rules=StopRule(max_sightings=4, escalate_at=4),
+        sampling=Sampling(temperature=0.8, max_tokens=300),
+        max_turns=5,
         seed=0,
         **options,
     )
@@ -79,9 +122,47 @@ def anagrams(a, b):
     return graded(episode, record)
 
 
+def multi_step(**options: Any) -> Episode:
+    return solve(
+        Task("Which crop of the school garden brought most?", id="harvest"),
+        data=path_of("multi-step").with_name("harvest.csv"),
+        subtasks=[
+            {
+                "goal": "Read harvest.csv into the DataFrame `df`, with `date` as dates and `?` "
+                "as a missing value.",
+                "check": [
+                    {"frame": "df", "rows": 15, "columns": ["date", "bed", "crop", "kg"]},
+                    "df['date'].dt.month.tolist() == [5] * 10 + [6] * 5",
+                    "df['kg'].sum() == 29.25",
+                ],
+            },
+            {
+                "goal": "Put the sum of kg of each crop into the Series `totals`.",
+                "needs": 1,
+                "check": ["len(totals) == 4", "totals['peas'] == 10", "totals['spinach'] == 5"],
+            },
+            {
+                "goal": "Put the name of the crop with the largest total into `best`.",
+                "needs": 2,
+                "check": "totals[best] == totals.max()",
+            },
+        ],
+        answer="value:best",
+        temperature=0.6,
+        max_tokens=300,
+        max_attempts=4,
+        max_replans=0,
+        seed=0,
+        **options,
+    )
+
+
 RECIPES: dict[str, Callable[..., Episode]] = {
     "cycle": cycle,
+    "regression": regression,
+    "saturation": saturation,
     "passing-but-wrong": passing_but_wrong,
+    "multi-step": multi_step,
 }
 
 
@@ -89,6 +170,7 @@ def main() -> None:
     model = resolve(MODEL, load=load)
     for name in sys.argv[1:] or RECIPES:
         place = path_of(name)
+        print(name, flush=True)
         RECIPES[name](model=model, record=place, overwrite=True)
         refuse_places(place)
     text = "\n".join([HEAD, *(line(name) for name in EXAMPLES if path_of(name).exists())]) + "\n"
@@ -107,11 +189,12 @@ def graded(episode: Episode, record: Path) -> Episode:
 
 
 def refuse_places(record: Path) -> None:
-    """Refuse a record that names a folder of this machine."""
-    text = record.read_text(encoding="utf-8")
-    named = {os.path.realpath(HERE.parent), os.path.realpath(sys.prefix), str(Path.home())}
-    if found := {place for place in named if place in text}:
-        raise SystemExit(f"{record} names {found.pop()}; record it from an environment elsewhere")
+    """Refuse a record that names a folder in which people or machines keep what is theirs."""
+    found = re.search(
+        r"(?<![\w.])/(home|root|tmp|work)/[\w.-]+", record.read_text(encoding="utf-8")
+    )
+    if found:
+        raise SystemExit(f"{record} names {found[0]}; record it from an environment elsewhere")
 
 
 HEAD = """\

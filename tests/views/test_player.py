@@ -397,6 +397,10 @@ def test_a_notebook_that_showed_it_reads_as_a_page_without_the_widgets(
     nbformat.validate(shown)
     first, second = [cell.outputs for cell in shown.cells]
     assert "widgets" not in shown.metadata
+    # The text has an output of its own: the widget's is not shown where nothing is alive.
+    for text, *_ in (second, first):
+        assert "Solved after 2 turns" in text.data["text/html"]
+        assert not any("widget" in mime for mime in text.data)
     for output in (*first, *second):
         assert {"text/plain", "text/html"} <= set(output.data)
     assert not any("widget" in mime for output in second for mime in output.data)

@@ -308,7 +308,7 @@ def fold_traceback(failure: Failure) -> str:
     """
     text = strip_ansi("\n".join(failure.traceback) or str(failure))
     folded: list[str] = []
-    for frame, group in groupby(_frames(text), lambda frame: None if _library(frame) else frame):
+    for frame, group in groupby(_frames(text), lambda frame: None if in_library(frame) else frame):
         count = len(list(group))
         if frame is None:
             folded.append(f"  [library frames left out: {count}]")
@@ -326,7 +326,8 @@ _LIBRARY = re.compile(
 _RULE = re.compile(r"-{70,}\n")
 
 
-def _library(frame: str) -> bool:
+def in_library(frame: str) -> bool:
+    """Tell whether a frame of a traceback lies in a library, and not in a file of the user's."""
     return _LIBRARY.match(frame.partition("\n")[0]) is not None
 
 

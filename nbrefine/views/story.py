@@ -14,6 +14,7 @@ from nbrefine.notebook import steps, wording
 from nbrefine.notebook.cells import turn_ids
 from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import Output
+from nbrefine.prompts import fold_traceback
 from nbrefine.values import CaseResult, Episode, Message, Plan, Turn, Usage
 
 DOUBTS = 3
@@ -95,8 +96,15 @@ class Scene:
 
     @property
     def text(self) -> str:
-        """The outputs as plain text."""
-        return self.turn.result.text if self.turn.result is not None else ""
+        """The outputs as plain text; of tracebacks without the frames that lie in libraries."""
+        result = self.turn.result
+        if result is None:
+            return ""
+        outputs = [
+            replace(each, traceback=(fold_traceback(each),)) if each.kind == "error" else each
+            for each in result.outputs
+        ]
+        return replace(result, outputs=tuple(outputs)).text
 
     @property
     def trouble(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nbrefine.notebook import line, steps
-from nbrefine.outputs import CellResult, Death, Timing
+from nbrefine.outputs import CellResult, Death, Failure, Stream, Timing
 from nbrefine.values import Episode, Extraction
 from nbrefine.views.story import story
 from tests.steps import answered, gave_up
@@ -44,6 +44,28 @@ def test_checks_that_hold_no_longer_are_told_wherever_they_are_counted() -> None
     assert step.told == "done at attempt 1, though a check of it no longer holds"
     assert steps.checks_told(episode, step.accepted) == "1/1 checks held then, not all do now"
     assert steps.checks_told(answered(), step.accepted) == "1/1 checks held"
+
+
+def test_the_text_of_an_error_is_that_of_the_own_code(repaired: Episode) -> None:
+    traceback = (
+        f"\x1b[31m{'-' * 75}\x1b[39m",
+        "KeyError  Traceback (most recent call last)",
+        "Cell In[2], line 1\n----> 1 prices['x']\n",
+        "File /srv/lib/python3.11/site-packages/table.py:7, in look\n      7 raise\n",
+        "KeyError: 'x'",
+    )
+    outputs = (Stream("stdout", "before\n"), Failure("KeyError", "'x'", traceback))
+    turn = replace(repaired.turns[0], result=CellResult("x", "error", outputs, outputs[1]))
+    (scene,) = story(replace(repaired, turns=(turn,))).scenes
+    assert scene.text.split("\n") == [
+        "before",
+        "KeyError  Traceback (most recent call last)",
+        "Cell In[2], line 1",
+        "----> 1 prices['x']",
+        "  [library frames left out: 1]",
+        "KeyError: 'x'",
+        "",
+    ]
 
 
 def test_the_line_of_a_turn_says_what_ended_it_and_not_how_its_code_was_found(

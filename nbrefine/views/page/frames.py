@@ -1,4 +1,4 @@
-"""The frames of a traceback that lie in files, which are mostly those of libraries.
+"""The frames of a traceback that lie in libraries.
 
 The same ones come with every error of a kind and make the most of a long page, so each run of
 them stands on it once and is quoted after that.
@@ -11,6 +11,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
+from nbrefine.prompts import in_library
 from nbrefine.views.drawing import highlight
 from nbrefine.views.page.passages import SHORTEST
 
@@ -40,10 +41,10 @@ class Frames:
         told: where it stands, such as "attempt 2".
         """
         drawn = []
-        for in_files, found in groupby(traceback.split(_GAP), key=_in_a_file):
+        for of_library, found in groupby(traceback.split(_GAP), key=in_library):
             frames = list(found)
             run = _GAP.join(frames)
-            if in_files and len(run) >= SHORTEST:
+            if of_library and len(run) >= SHORTEST:
                 drawn.append(self._run(run, len(frames), told))
             else:
                 drawn.append(str(highlight.text(run)))
@@ -58,7 +59,3 @@ class Frames:
         frames = "frame" if many == 1 else f"{many:,} frames"
         words = highlight.text(f"[the same {frames} as in {known.told}]")
         return f'<a class="quote" href="#{known.target}">{words}</a>'
-
-
-def _in_a_file(frame: str) -> bool:
-    return frame.startswith("File ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, Sheet
+from tests.browser.lab import PATIENCE, Lab, Sheet
+from tests.magics.kernels import command
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -34,8 +36,8 @@ INTERRUPT = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.
 
 
 @pytest.fixture
-def opened(lab: Lab, new_page: NewPage) -> Callable[[list[str]], Sheet]:
-    def opened(sources: list[str]) -> Sheet:
+def opened(lab: Lab, new_page: NewPage) -> Callable[..., Sheet]:
+    def opened(sources: list[str], kernel: str = "python3") -> Sheet:
         form: Any = nbformat.v4
         folder = lab.root / uuid4().hex
         folder.mkdir()
@@ -43,7 +45,7 @@ def opened(lab: Lab, new_page: NewPage) -> Callable[[list[str]], Sheet]:
         # Lab asks a person where a notebook does not say which kernel it wants.
         made = form.new_notebook(
             cells=cells,
-            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+            metadata={"kernelspec": {"name": kernel, "display_name": kernel}},
         )
         path = folder / "asked.ipynb"
         nbformat.write(made, path)  # type: ignore[no-untyped-call]
@@ -62,7 +64,8 @@ def begun(sheet: Sheet) -> None:
     """Run all cells, and wait until the second attempt runs, which never ends."""
     sheet.page.evaluate(RUN_ALL)
     status = sheet.outputs(2).get_by_role("status")
-    expect(status.filter(has_text="Attempt 2 of 5, running the code")).to_be_visible()
+    running = status.filter(has_text="Attempt 2 of 5, running the code")
+    expect(running).to_be_visible(timeout=2000 * PATIENCE)  # a kernel has started until then
 
 
 def ended(sheet: Sheet) -> None:
@@ -88,7 +91,7 @@ def saved(sheet: Sheet) -> list[dict[str, Any]]:
 
 
 def test_stop_now_ends_the_work_and_the_notebook_goes_on(
-    opened: Callable[[list[str]], Sheet], axe: Callable[..., list[str]]
+    opened: Callable[..., Sheet], axe: Callable[..., list[str]]
 ) -> None:
     sheet = opened(AGENT)
     begun(sheet)
@@ -111,7 +114,7 @@ def test_stop_now_ends_the_work_and_the_notebook_goes_on(
     sheet.close()
 
 
-def test_stop_after_attempt_lets_the_attempt_end(opened: Callable[[list[str]], Sheet]) -> None:
+def test_stop_after_attempt_lets_the_attempt_end(opened: Callable[..., Sheet]) -> None:
     waits = AGENT[2].replace("--here", "--here --timeout 4")
     sheet = opened([*AGENT[:2], waits, AGENT[3]])
     begun(sheet)
@@ -123,7 +126,7 @@ def test_stop_after_attempt_lets_the_attempt_end(opened: Callable[[list[str]], S
     sheet.close()
 
 
-def test_an_interrupt_ends_the_work_and_run_all(opened: Callable[[list[str]], Sheet]) -> None:
+def test_an_interrupt_ends_the_work_and_run_all(opened: Callable[..., Sheet]) -> None:
     sheet = opened(AGENT)
     begun(sheet)
     pressed = time.monotonic()
@@ -136,8 +139,48 @@ def test_an_interrupt_ends_the_work_and_run_all(opened: Callable[[list[str]], Sh
     sheet.close()
 
 
+def test_before_ipykernel_7_the_panel_names_what_acts(
+    lab: Lab, opened: Callable[..., Sheet]
+) -> None:
+    argv = command("6.31")
+    spec = Path(lab.env["JUPYTER_DATA_DIR"], "kernels", "older", "kernel.json")
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": argv, "display_name": "older", "language": "python"}))
+    here = [AGENT[0], AGENT[1], AGENT[2].replace("--here ", ""), AGENT[3]]
+    sheet = opened(here, "older")
+    begun(sheet)
+    expect(sheet.outputs(2)).to_contain_text("■ (interrupt the kernel) ends the work")
+    expect(sheet.outputs(2).get_by_role("button", name="Stop now")).to_be_disabled()
+    picture(sheet.page, "refine-6")
+    sheet.page.evaluate(INTERRUPT)
+    ended(sheet)
+    expect(sheet.outputs(2)).to_contain_text("UsageError: interrupted")
+    cells = saved(sheet)
+    assert [cell["execution_count"] for cell in cells] == [1, 2, 3, None]
+    sheet.close()
+
+
+def test_in_the_background_later_cells_go_on(opened: Callable[..., Sheet]) -> None:
+    apart = AGENT[2].replace("--here", "--background")
+    sheet = opened([*AGENT[:2], apart, AGENT[3]])
+    sheet.run_all()
+    expect(sheet.outputs(3)).to_contain_text("after")
+    panel = sheet.outputs(2)
+    status = panel.get_by_role("status")
+    running = status.filter(has_text="Attempt 2 of 5, running the code")
+    expect(running).to_be_visible(timeout=2000 * PATIENCE)
+    picture(sheet.page, "refine-background")
+    panel.get_by_role("button", name="Stop now").click()
+    ended(sheet)
+    saved(sheet)
+    sheet.close()
+
+
 def test_a_cell_that_was_tried_is_kept_or_discarded_by_a_button(
-    opened: Callable[[list[str]], Sheet], axe: Callable[..., list[str]]
+    lab: Lab,
+    new_page: NewPage,
+    opened: Callable[..., Sheet],
+    axe: Callable[..., list[str]],
 ) -> None:
     sheet = opened(
         [
@@ -145,6 +188,8 @@ def test_a_cell_that_was_tried_is_kept_or_discarded_by_a_button(
             "%%try\nrows.append(2)\nprint(len(rows))",
             "rows",
             "%%try\nrows.clear()",
+            "rows",
+            "%%try\nrows = []",
             "rows",
         ]
     )
@@ -165,6 +210,17 @@ def test_a_cell_that_was_tried_is_kept_or_discarded_by_a_button(
     expect(again).to_contain_text("The attempt is discarded.")
     sheet.run(4)
     expect(sheet.outputs(4)).to_contain_text("[1, 2]")
+    for number in (5, 6):
+        sheet.run(number)
+    unanswered = sheet.outputs(5)
+    expect(unanswered).to_contain_text("The attempt waits: %keep runs it here")
+    expect(unanswered.locator(".jupyter-widgets")).to_have_count(0)
     picture(sheet.page, "try-ended")
     saved(sheet)
     sheet.close()
+    name = str(sheet.path.relative_to(lab.root))
+    lab.trust(name)
+    reopened = lab.open(new_page(), name)
+    expect(reopened.outputs(5)).to_contain_text("The attempt waits: %keep runs it here")
+    expect(reopened.page.get_by_text("Error displaying widget")).to_have_count(0)
+    reopened.close()

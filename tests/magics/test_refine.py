@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -250,8 +251,27 @@ def test_all_of_it_goes_when_it_is_unloaded(kernel: Kernel, folder: Path) -> Non
     assert run(kernel, "%%refine --here --model replies\nx").ok
 
 
-def test_a_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
-    """As Run All, papermill and nbconvert run it; no comm is opened, and so no widget is saved."""
+def by_nbclient(notebook: Any, folder: Path) -> Any:
+    where = {"metadata": {"path": str(folder)}}
+    return NotebookClient(notebook, timeout=120, resources=where).execute()
+
+
+def by_nbconvert(notebook: Any, folder: Path) -> Any:
+    preprocessor: Any = ExecutePreprocessor
+    return preprocessor(timeout=120).preprocess(notebook, {"metadata": {"path": str(folder)}})[0]
+
+
+def by_papermill(notebook: Any, folder: Path) -> Any:
+    return papermill.execute_notebook(
+        notebook, None, cwd=str(folder), kernel_name="python3", progress_bar=False
+    )
+
+
+@pytest.mark.parametrize("run_all", [by_nbclient, by_nbconvert, by_papermill])
+def test_a_notebook_runs_from_top_to_bottom(
+    tmp_path: Path, run_all: Callable[[Any, Path], Any]
+) -> None:
+    """No comm is opened, and so no widget is saved."""
     cells = [
         "%load_ext nbrefine",
         f"replies = [{WRONG!r}, {RIGHT!r}]; tests = {TESTS!r}",
@@ -259,28 +279,13 @@ def test_a_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
         "episode.solved",
     ]
     form: Any = nbformat.v4
-    preprocessor: Any = ExecutePreprocessor
-
-    def notebook() -> Any:
-        return form.new_notebook(cells=[form.new_code_cell(each) for each in cells])
-
-    where = {"metadata": {"path": str(tmp_path)}}
-    ran = NotebookClient(notebook(), timeout=120, resources=where).execute()
-    converted, _ = preprocessor(timeout=120).preprocess(notebook(), where)
-    by_papermill = papermill.execute_notebook(
-        notebook(), None, cwd=str(tmp_path), kernel_name="python3", progress_bar=False
-    )
-    for done in (ran, converted, by_papermill):
-        (output,) = done.cells[2].outputs
-        assert sorted(output.data) == ["text/html", "text/plain"]
-        assert output.data["text/plain"].startswith("Write median(xs).\nSolved after 2 turns")
-        assert done.cells[3].outputs[0].data["text/plain"] == "True"
-        assert "widgets" not in done.metadata
-    assert sorted(each.name for each in tmp_path.glob("*.ipynb")) == [
-        "episode-2.ipynb",
-        "episode-3.ipynb",
-        "episode.ipynb",
-    ]
+    done = run_all(form.new_notebook(cells=[form.new_code_cell(each) for each in cells]), tmp_path)
+    (output,) = done.cells[2].outputs
+    assert sorted(output.data) == ["text/html", "text/plain"]
+    assert output.data["text/plain"].startswith("Write median(xs).\nSolved after 2 turns")
+    assert done.cells[3].outputs[0].data["text/plain"] == "True"
+    assert "widgets" not in done.metadata
+    assert [each.name for each in tmp_path.glob("*.ipynb")] == ["episode.ipynb"]
 
 
 def test_plain_ipython_can_ask_too(tmp_path: Path) -> None:

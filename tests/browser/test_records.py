@@ -10,6 +10,7 @@ import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
 
+from nbrefine.notebook import load
 from tests.browser.lab import Lab
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,8 @@ def test_run_all_of_a_trusted_record_gives_what_was_accepted(
     cells = [cell for cell in sheet.save()["cells"] if cell["cell_type"] == "code"]
     assert all(cell["execution_count"] for cell in cells)
     assert [output for cell in cells for output in cell["outputs"]] == []
+    # What Lab has saved is still the record of what happened.
+    assert load(sheet.path) == load(ROOT / RECORD)
     sheet.close()
 
 

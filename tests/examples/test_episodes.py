@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,10 @@ import nbrefine
 from nbrefine import Grader
 from nbrefine.errors import UsageError
 from nbrefine.examples import EXAMPLES, path_of
+from nbrefine.history import estimate_tokens, full
 from nbrefine.notebook import load, save
+from nbrefine.notebook.wording import verdict
+from nbrefine.values import Message
 from nbrefine.views import handout, page
 from nbrefine.views.player.still import still
 from nbrefine.views.story import story
@@ -63,7 +68,7 @@ def test_it_is_a_small_valid_notebook_that_names_no_machine(name: str) -> None:
     notebook = json.loads(text)
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     nbformat.validate(notebook, relax_add_props=False)  # type: ignore[no-untyped-call]
-    assert len(text.encode()) < 60_000
+    assert len(text.encode()) < 70_000
     assert not re.search(r"(?<![\w.<])/(home|root|tmp|work)/", text)
 
 
@@ -101,6 +106,57 @@ def test_the_cycle_is_one_program_three_times() -> None:
     assert episode.stop.reason == "cycle"
     assert len(episode.turns) < episode.settings["max_turns"]
     assert episode.accepted == ()
+
+
+def test_the_regression_passes_less_than_before_and_the_best_is_kept() -> None:
+    episode = nbrefine.example("regression")
+    passed = [turn.tests.passed for turn in episode.turns if turn.tests]
+    assert passed == [4, 4, 0, 0]
+    told = [{"iteration": n, "passed": count} for n, count in enumerate(passed, 1)]
+    assert nbrefine.track_regression(told) == [(3, 4, 0)]
+    assert episode.best is episode.turns[0]
+    assert episode.accepted == ()
+    assert "the best was attempt 1, 4/5 tests passed" in verdict(episode)
+
+
+def test_the_saturated_prompt_shows_only_the_newest_of_the_past() -> None:
+    episode = nbrefine.example("saturation")
+    assert episode.settings["history"] == "window:900"
+    *earlier, newest = episode.turns
+    opening = earlier[0].messages
+    assert newest.messages[: len(opening)] == opening  # the task is never left out
+    whole = full()(opening, earlier)
+    assert tokens(whole) > 900
+    assert tokens(newest.messages) <= 900
+    # What it had said three times is not there any more, so it cannot know that it was wrong.
+    assert newest.messages[len(opening) :] == whole[-2:]
+    gone = {turn.code for turn in earlier[:3]}
+    assert len(gone) == 1
+    assert "timedelta.strptime" in gone.pop()
+    assert "timedelta.strptime" in newest.code
+
+
+def tokens(messages: Sequence[Message]) -> int:
+    return sum(estimate_tokens(message.content) for message in messages)
+
+
+def test_the_steps_are_reached_one_after_the_other_and_give_the_answer() -> None:
+    episode = nbrefine.example("multi-step")
+    assert episode.solved
+    assert [(turn.step, turn.accepted) for turn in episode.turns] == [
+        (1, False),
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
+    assert episode.answer is not None
+    brought = {"radish": 0.0, "lettuce": 0.0, "spinach": 0.0, "peas": 0.0}
+    with path_of("multi-step").with_name("harvest.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["kg"] != "?":
+                brought[row["crop"]] += float(row["kg"])
+    assert brought == {"radish": 4.75, "lettuce": 9.5, "spinach": 5.0, "peas": 10.0}
+    assert episode.answer.value == "peas"
 
 
 def test_what_passes_but_is_wrong_fails_only_tests_that_were_not_shown() -> None:

@@ -118,7 +118,8 @@ def test_texts_that_stand_elsewhere_come_where_they_are_quoted(
 def test_frames_of_a_traceback_come_where_they_are_asked_for(
     open_offline: Open, repaired: Episode
 ) -> None:
-    frames = "File /srv/lib/python3.11/table.py:7, in look" + "".join(f"\n  {n}  x = {n}" for n in range(60))
+    lines = "".join(f"\n  {n}  x = {n}" for n in range(60))
+    frames = f"File /srv/lib/python3.11/table.py:7, in look{lines}"
     told = f"KeyError\nCell In[1], line 1\n\n{frames}\n\nKeyError: 'x'"
     error = Failure("KeyError", "'x'", tuple(told.split("\n")))
     turns = [replace(t, result=CellResult("x", "error", (error,), error)) for t in repaired.turns]

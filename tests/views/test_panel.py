@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbrefine.budget import Budget
 from nbrefine.driver import Activity
+from nbrefine.notebook import wording
 from nbrefine.outputs import CellResult
 from nbrefine.values import Episode, Extraction, Task, Turn, Usage
 from nbrefine.views.panel.pace import Pace
@@ -52,6 +53,22 @@ def test_the_step_is_told_where_there_are_steps() -> None:
     assert places[0].startswith("Step ")
     assert all(" of 3, attempt " in place for place in places if place.startswith("Step "))
     assert len(set(places)) > 2
+
+
+def test_attempts_are_counted_as_in_the_record() -> None:
+    """Looks and plans are none, and one that a person has stopped gives its number away."""
+    whole = replace(answered(), stop=None, answer=None)
+    tried = [turn for turn in whole.turns if wording.is_attempt(whole, turn)]
+    for turn in tried:
+        ended = replace(whole, turns=whole.turns[: turn.number])
+        said = sentence(running(ended, "running", turn.number), 30).partition(", running")[0]
+        assert said.replace(" of 3", "").lower() == wording.place(whole, turn)
+    first = tried[0]
+    stopped = replace(first, stopped=True, accepted=False, verdict="infra-error")
+    gone_on = replace(whole, turns=(*whole.turns[: first.number - 1], stopped))
+    said = sentence(running(gone_on, "running", stopped.number), 30)
+    then = sentence(running(gone_on, "asking", stopped.number + 1), 30)
+    assert said.partition(", running")[0] == then.partition(", asking")[0]
 
 
 def test_what_is_spent_is_told_with_its_limits() -> None:

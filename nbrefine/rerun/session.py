@@ -16,12 +16,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from nbrefine._portal import call_user
 from nbrefine.bindings import StateDigest
-from nbrefine.errors import KernelError
 from nbrefine.files import Artifact
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.changes import changes, differences
@@ -31,6 +31,7 @@ from nbrefine.notebook.cells import turn_ids
 from nbrefine.notebook.document import EDITED, RERUN
 from nbrefine.notebook.wording import needed, read_of_before
 from nbrefine.outputs import CellResult
+from nbrefine.rerun.bench import Bench, only_looks
 from nbrefine.rerun.cells import TESTS, Cell
 from nbrefine.rerun.comparing import Comparison, Ruler
 from nbrefine.rerun.results import How, Replay, State, StepReplay, Verdict
@@ -70,28 +71,76 @@ async def run_cells(
     """Run cells of an episode in a fresh kernel, one after the other until one fails."""
     name = place.kernel or episode.kernel.name or "python3"
     async with Kernel.start(name, cwd=place.cwd, seed=episode.seed) as kernel:
-        present = await packages(kernel.core) if episode.kernel.packages else {}
-        changed = compare_packages(episode, kernel.info, present, [cell.source for cell in cells])
         again = _Again(episode, kernel, Path(place.cwd or "."), place.timeout, ruler)
-        steps: list[StepReplay] = []
-        failed = False
-        lacking = needed(episode)
-        for cell in cells:
-            if lacking and not failed:
-                why = (_lacks(lacking),)
-                steps.append(StepReplay(cell.id, "error differs", details=why, checks=cell.checks))
-                failed = True
-                continue
-            if failed:
-                steps.append(StepReplay(cell.id, "not run", checks=cell.checks))
-                continue
-            if place.on_cell is not None:
-                await call_user(place.on_cell, cell.id)
-            steps.append(await again.run(cell))
-            result = steps[-1].result
-            failed = result is not None and not result.ok and not _had_failed(cell, result)
+        async with Bench(kernel, aside=_leaves_files_alone(episode)) as bench:
+            branching = any(_needs_a_branch(cell) for cell in cells)
+            listing = await _listing(episode, bench if branching else None, kernel)
+            steps = await _steps(episode, cells, again, bench, place.on_cell)
+            present = await listing
+        changed = compare_packages(episode, kernel.info, present, [cell.source for cell in cells])
         explained = tuple(_explained(episode, steps) if how == "clean" else steps)
         return Replay(kernel.info, changed, explained, how, ruler.level)
+
+
+def _needs_a_branch(cell: Cell) -> bool:
+    """Tell whether checks may leave something for the cells that come."""
+    return cell.checks and cell.id != TESTS and not only_looks(cell.source)
+
+
+def _leaves_files_alone(episode: Episode) -> bool:
+    """Tell whether no accepted cell has written files, as far as is known.
+
+    Then checks may run beside the next cells: a branch has variables of its own, and no files.
+    """
+    return all(t.files is not None and not t.files.total for t in episode.accepted)
+
+
+async def _listing(
+    episode: Episode, bench: Bench | None, kernel: Kernel
+) -> asyncio.Future[dict[str, str]]:
+    """Begin to list the kernel's packages, beside its cells where that is for the taking."""
+    if not episode.kernel.packages:
+        return asyncio.ensure_future(_nothing())
+    if bench is not None:
+        return await bench.put(lambda branch: packages(branch.core), pure=True)
+    listing = asyncio.ensure_future(packages(kernel.core))
+    await asyncio.wait({listing})
+    return listing
+
+
+async def _nothing() -> dict[str, str]:
+    return {}
+
+
+async def _steps(
+    episode: Episode,
+    cells: Sequence[Cell],
+    again: _Again,
+    bench: Bench,
+    on_cell: Callable[[str], object] | None,
+) -> list[StepReplay]:
+    steps: list[StepReplay | asyncio.Future[StepReplay]] = []
+    failed = False
+    lacking = needed(episode)
+    for cell in cells:
+        if lacking and not failed:
+            why = (_lacks(lacking),)
+            steps.append(StepReplay(cell.id, "error differs", details=why, checks=cell.checks))
+            failed = True
+            continue
+        if failed:
+            steps.append(StepReplay(cell.id, "not run", checks=cell.checks))
+            continue
+        if on_cell is not None:
+            await call_user(on_cell, cell.id)
+        if _needs_a_branch(cell):
+            steps.append(await bench.put(partial(again.check, cell)))
+            continue
+        step = await (again.check(cell, again.kernel) if cell.checks else again.run(cell))
+        steps.append(step)
+        result = step.result
+        failed = result is not None and not result.ok and not _had_failed(cell, result)
+    return [step if isinstance(step, StepReplay) else await step for step in steps]
 
 
 def _lacks(names: Sequence[str]) -> str:
@@ -125,8 +174,6 @@ class _Again:
     ruler: Ruler
 
     async def run(self, cell: Cell) -> StepReplay:
-        if cell.checks:
-            return await self._check(cell)
         limit = _limit(self.episode, cell.turn, self.given)
         result = await self.kernel.run(cell.source, timeout=limit)
         ended = compare_ends(self.ruler, cell.recorded, result, limit, self.ran(cell, result))
@@ -161,18 +208,8 @@ class _Again:
         found = self.ruler.outputs(was, result, self.ran(cell, result))
         return replace(found, details=(*found.details, *notes))
 
-    async def _check(self, cell: Cell) -> StepReplay:
-        """Run checks in a branch, so that they leave nothing, or else in the session."""
-        if cell.id == TESTS:  # nothing comes after them
-            return await self._tested(self.kernel, cell)
-        try:
-            branch = await self.kernel.branch()
-        except KernelError:
-            return await self._tested(self.kernel, cell)
-        async with branch:
-            return await self._tested(branch, cell)
-
-    async def _tested(self, kernel: Kernel, cell: Cell) -> StepReplay:
+    async def check(self, cell: Cell, kernel: Kernel) -> StepReplay:
+        """Run checks where they leave nothing for the cells that come."""
         limit = self.episode.settings.get("test_timeout")
         seconds = limit if isinstance(limit, (int, float)) and limit > 0 else CHECK_TIMEOUT
         report = await run_tests(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
 
 from nbrefine.errors import RecordError, UsageError
@@ -23,7 +24,7 @@ def episodes(folder: str | Path) -> list[Path]:
     UsageError: there is none.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         return [folder]
     found = [
         path

@@ -67,7 +67,7 @@ def test_it_is_a_small_valid_notebook_that_names_no_machine(name: str) -> None:
     text = path_of(name).read_text(encoding="utf-8")
     notebook = json.loads(text)
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
-    nbformat.validate(notebook, relax_add_props=False)  # type: ignore[no-untyped-call]
+    nbformat.validate(notebook, relax_add_props=False)
     assert len(text.encode()) < 70_000
     assert not re.search(r"(?<![\w.<])/(home|root|tmp|work)/", text)
 
@@ -226,5 +226,5 @@ def test_every_view_draws_it(copy: Path) -> None:
         assert episode.task.id in text
         assert text.count("ttempt ") >= len(episode.attempts)
     students = read(handout.write(copy, copy.with_name("handout.ipynb"), attempts=True))
-    nbformat.validate(students)  # type: ignore[no-untyped-call]  # has no types
+    nbformat.validate(students)
     assert "nbrefine" not in students.metadata

@@ -17,7 +17,7 @@ from typing import Any
 from nbrefine.errors import RecordError
 from nbrefine.notebook import cells, form
 from nbrefine.notebook.codec import SCHEMA, Packer, Unpacker, clean, damaged, digest
-from nbrefine.notebook.reading import ANOTHER
+from nbrefine.notebook.reading import ANOTHER, AnotherKind
 from nbrefine.notebook.wording import title
 from nbrefine.outputs import CellResult
 from nbrefine.values import Episode, KernelInfo, Turn
@@ -180,7 +180,7 @@ def record_of(notebook: Any, where: str) -> Mapping[str, Any]:
     record = metadata.get("nbrefine") if isinstance(metadata, dict) else None
     schema = record.get("schema") if isinstance(record, dict) else None
     if not isinstance(record, dict) or not isinstance(schema, str):
-        raise RecordError(f"{where} is {_kind(notebook)}, not an episode", hint=ANOTHER)
+        raise AnotherKind(f"{where} is {_kind(notebook)}, not an episode", hint=ANOTHER)
     if schema != SCHEMA:
         raise RecordError(
             f"{where} has the schema {schema[:40]!r}, and this nbrefine reads {SCHEMA!r}",

@@ -18,6 +18,10 @@ ANOTHER = "Give a file that nbrefine recorded"
 _COPY = "Restore the file from a copy"
 
 
+class AnotherKind(RecordError):
+    """It is a notebook, and not an episode's."""
+
+
 def real(path: str | Path) -> Path:
     """Give the real file behind the path of a notebook or a journal, which need not exist.
 

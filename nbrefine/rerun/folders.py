@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.notebook import load
+from nbrefine.notebook.reading import AnotherKind
 
 
 def episodes(folder: str | Path) -> list[Path]:
@@ -41,6 +42,8 @@ def episodes(folder: str | Path) -> list[Path]:
 def _holds_a_record(path: Path) -> bool:
     try:
         load(path)
-    except RecordError as error:
-        return "plain notebook" not in error.message and "old format" not in error.message
+    except AnotherKind:
+        return False
+    except RecordError:  # which is told where it is run
+        return True
     return True

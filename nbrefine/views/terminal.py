@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbrefine.errors import RecordError, UsageError
 from nbrefine.notebook import load, steps, wording
 from nbrefine.notebook.markdown import shorten, visible
+from nbrefine.notebook.reading import AnotherKind
 from nbrefine.values import Episode
 from nbrefine.views.story import Act, Scene, Story, story
 
@@ -64,17 +64,23 @@ def show(
 def listed(folder: Path) -> Iterator[str]:
     """Give a line for each episode in a folder and those within it: its notebook and how it ended.
 
+    A file that cannot be read is told of; a notebook of another kind is passed over.
+
     Raises
     ------
     UsageError: there is none.
     """
     found = False
     for path in sorted(folder.rglob("*.ipynb")):
-        if ".ipynb_checkpoints" in path.parts:
+        if ".ipynb_checkpoints" in path.parts or not path.is_file():
             continue
-        with suppress(RecordError):  # a notebook of another kind
+        try:
             episode, found = load(path), True
             yield f"{visible(str(path))}  {visible(wording.verdict(episode))}"
+        except AnotherKind:
+            continue
+        except RecordError as error:
+            yield visible(error.message)
     if not found:
         raise UsageError(
             f"There is no episode notebook in {folder}", hint="Give the path of an episode"

@@ -482,6 +482,18 @@ def test_what_is_no_file_is_refused_and_never_waited_for(
     assert looked_at(record.parent) == before
 
 
+def test_a_folder_is_listed_with_what_cannot_be_read_in_it(
+    others: Path, repaired: Episode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebook.save(repaired, others / "episode.ipynb")
+    torn = others / "torn.ipynb"
+    torn.write_bytes((others / "episode.ipynb").read_bytes()[:500])
+    assert call(["show", str(others)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"{others / 'episode.ipynb'}  Solved after 2 turns: 2/2 tests passed."
+    assert second.startswith(f"{torn} is not JSON to its end: it breaks off in line ")
+
+
 def test_a_pipe_in_the_place_of_a_journal_is_not_waited_for(
     record: Path, repaired: Episode
 ) -> None:

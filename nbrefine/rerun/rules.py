@@ -165,6 +165,8 @@ def _same_day(year: int, month: int, day: int, moment: datetime) -> bool:
 def _near(clock: str, moment: datetime) -> bool:
     """Tell whether a time of day is that of a moment, in UTC or here."""
     hours, minutes, seconds = map(int, clock.split(":"))
+    if hours > 23 or minutes > 59 or seconds > 59:  # how long, and not when
+        return False
     shown = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     for now in (moment, moment.astimezone()):
         there = timedelta(hours=now.hour, minutes=now.minute, seconds=now.second)
@@ -298,14 +300,20 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "address",
         "where an object lies in memory",
-        _replacing(r"(?<=\bat )0x[0-9A-Fa-f]+|(?<!\w)0x[0-9A-Fa-f]{12}(?!\w)", "<address>"),
+        _replacing(
+            r"(?<=\bat )0x[0-9A-Fa-f]{6,16}(?!\w)"
+            # Elsewhere only what systems give to programs, since data may have twelve digits, too.
+            r"|(?<!\w)0x(?:7[ef][0-9a-f]{2}|5[56][0-9a-f]{2}|ffff|aaaa)[0-9a-f]{8}(?!\w)",
+            "<address>",
+        ),
         ("0x",),
     ),
     Rule(
         "id",
-        "a UUID, or a name that a display was given by chance",
+        "a UUID but one made of a name (versions 3 and 5), or a name that a display got by chance",
         _replacing(
-            r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
+            r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-246-9A-Fa-f][0-9A-Fa-f]{3}"
+            r"-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
             r"|(?<=\"model_id\": \")[0-9a-f]{32}(?=\")|(?<=\bT_)[0-9a-f]{5}(?![0-9a-f])",
             "<id>",
         ),
@@ -337,21 +345,35 @@ MARK = Rule(
 """For prompts alone."""
 
 FLOAT = re.compile(
-    r"(?<![\w.])[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE][+-]?\d))(?:[eE][+-]?\d+)?(?![\w.])"
+    r"(?<![\w.])(?<!:\d\d:)[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE][+-]?\d))(?:[eE][+-]?\d+)?(?![\w.])"
 )
+_WHOLE = re.compile(r"[+-]?\d+\.0*")
+_ZERO = re.compile(r"[+-]?[0.]+(?:[eE][+-]?\d+)?")
 _BLANKS = re.compile(r"[ \t]+|-{2,}")
 
 
 def close(was: str, now: str, rtol: float) -> bool:
     """Tell whether two texts are equal but for floats that are close, and the blanks around them.
 
-    Whole numbers must be equal; so must a zero, to which nothing is near in proportion.
+    Whole numbers must be equal, also in a column of floats; so must a zero, to which nothing is
+    near in proportion, what a float cannot hold, and the fraction of a second on a clock.
     """
     old, new = FLOAT.findall(was), FLOAT.findall(now)
     if len(old) != len(new) or old == new:
         return False
-    near = (math.isclose(float(a), float(b), rel_tol=rtol) for a, b in zip(old, new, strict=True))
+    near = (_close(a, b, rtol) for a, b in zip(old, new, strict=True))
     return all(near) and _frame(was) == _frame(now)
+
+
+def _close(was: str, now: str, rtol: float) -> bool:
+    old, new = float(was), float(now)
+    if math.isinf(old) or math.isinf(new):
+        return was == now
+    if old == new == 0:
+        return (_ZERO.fullmatch(was) and _ZERO.fullmatch(now)) is not None or was == now
+    if _WHOLE.fullmatch(was) and _WHOLE.fullmatch(now):
+        return old == new
+    return math.isclose(old, new, rel_tol=rtol)
 
 
 def _frame(text: str) -> str:

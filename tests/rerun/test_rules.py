@@ -103,6 +103,14 @@ def test_each_rule_excuses_its_own_kind_and_is_named(rule: str, was: str, now: s
         ("UserWarning: careful", "UserWarning: carefree"),
         ("0.1 0.2", "0.1"),
         ("nan", "0.5"),
+        ("id 12345678.0", "id 12345679.0"),  # a column of whole numbers with a gap in it
+        ("1e400", "1e500"),  # which are both infinite as floats
+        ("1e-400", "3e-400"),  # and these zero
+        ("at 12:30:15.123456", "at 12:30:15.123457"),
+        ("ran for 50:15:00", "ran for 60:15:00"),  # no time of a day has such hours
+        ("jump at 0x10", "jump at 0x20"),
+        ("key 0x0a1b2c3d4e5f", "key 0x0a1b2c3d4e60"),
+        ("0a1b2c3d-0000-5000-8000-0123456789ab", "0a1b2c3d-0000-5000-8000-0123456789ac"),
     ],
 )
 def test_what_really_changed_is_never_excused(was: str, now: str) -> None:

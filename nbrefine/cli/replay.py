@@ -233,6 +233,12 @@ def _counts(done: Sequence[_Done]) -> dict[str, int]:
     return {name: sum(each.code == code for each in done) for code, name in names.items()}
 
 
+def _kind(error: NbrefineError) -> str:
+    """Name an error as the tree in `nbrefine.errors` does."""
+    ours = (kind for kind in type(error).__mro__ if kind.__module__ == NbrefineError.__module__)
+    return next(ours).__name__
+
+
 def _facts(done: Sequence[_Done], counts: dict[str, int]) -> dict[str, Any]:
     from nbrefine.rerun.telling import SCHEMA, facts
 
@@ -241,7 +247,7 @@ def _facts(done: Sequence[_Done], counts: dict[str, int]) -> dict[str, Any]:
         error = each.error
         told = None
         if error is not None:
-            told = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+            told = {"kind": _kind(error), "message": error.message, "hint": error.hint}
         known = facts(each.replayed) if each.replayed is not None else {"ok": False}
         found.append({"file": str(each.path), "error": told, **known})
     ok = all(each.code == SOLVED for each in done)

@@ -45,6 +45,9 @@ class Person:
         self._client.wait_for_ready(timeout=60)
         self._buttons: dict[str, str] = {}
         self._asked = ""
+        control, session = self._client.control_channel, self._client.session
+        control.send(session.msg("create_subshell_request", {}))  # to which JupyterLab sends clicks
+        self._subshell = control.get_msg(timeout=60)["content"].get("subshell_id")
 
     def run(self, source: str, wanted: str = "") -> str:
         """Ask for a cell, take in what comes until a widget shows the words, or to its end."""
@@ -67,6 +70,8 @@ class Person:
                 continue
             text += content.get("text", "") if kind == "stream" else ""
             if kind == "status" and content["execution_state"] == "idle":
+                # Before 7.4 what comes before the reply may be overlooked (ipykernel #1554).
+                self._client.get_shell_msg(timeout=60)
                 return text
 
     def interrupt(self) -> float:
@@ -77,14 +82,12 @@ class Person:
         return time.perf_counter() - started
 
     def press(self) -> float:
-        """Press the panel's button as JupyterLab does, and give the seconds as above."""
-        control, session = self._client.control_channel, self._client.session
-        control.send(session.msg("create_subshell_request", {}))
-        subshell = control.get_msg(timeout=60)["content"].get("subshell_id")
+        """Press the panel's button, and give the seconds as above."""
+        session = self._client.session
         data = {"method": "custom", "content": {"event": "click"}}
         comm = {"comm_id": self._buttons["Stop now"], "data": data}
         message = session.msg("comm_msg", comm)
-        message["header"]["subshell_id"] = subshell
+        message["header"]["subshell_id"] = self._subshell
         started = time.perf_counter()
         self._client.shell_channel.send(message)
         self._listen()

@@ -15,6 +15,7 @@ LEVELS = 2
 INFLATED = 64_000_000
 """Bytes of pixels that are compared."""
 
+_FILES = "the pictures' files differ"
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -35,9 +36,12 @@ def alike(was: str, now: str) -> tuple[str, str]:
     if packed[0] and packed[0] == packed[1]:
         return "image", ""
     apart = _apart(old, new)
-    if apart is None:  # nothing here reads pixels
-        return ("image size", "") if sizes[0] else ("", "the pictures cannot be compared")
-    return ("image", "") if apart == 0 else ("", f"{apart:.1%} of the picture's pixels differ")
+    if isinstance(apart, str):
+        return "", apart
+    if apart == 0:
+        return "image", ""
+    share = f"{apart:.1%}" if apart >= 0.001 else "less than 0.1%"
+    return "", f"{share} of the picture's pixels differ"
 
 
 def _packed(picture: bytes) -> bytes:
@@ -64,19 +68,21 @@ def _packed(picture: bytes) -> bytes:
     return header + pixels if inflate.eof else b""
 
 
-def _apart(was: bytes, now: bytes) -> float | None:
-    """Give the share of pixels that differ; None where Pillow is not there or cannot read them."""
+def _apart(was: bytes, now: bytes) -> float | str:
+    """Give the share of pixels that differ, or why the files differ and nobody knows how."""
     try:
         from PIL import Image, ImageChops
     except ImportError:
-        return None
+        return f"{_FILES}, and without Pillow nothing here reads their pixels"
     try:
         with Image.open(io.BytesIO(was)) as old, Image.open(io.BytesIO(now)) as new:
             if old.size != new.size or 4 * old.width * old.height > INFLATED:
-                return None
+                return f"{_FILES}, and they are too large to be compared"
+            if getattr(old, "n_frames", 1) > 1 or getattr(new, "n_frames", 1) > 1:
+                return f"{_FILES}, and they move"
             bands = ImageChops.difference(old.convert("RGBA"), new.convert("RGBA")).split()
     except Exception:  # noqa: BLE001 - whatever a damaged picture makes of its reader
-        return None
+        return f"{_FILES}, and one of them is damaged"
     most = bands[0]
     for band in bands[1:]:
         most = ImageChops.lighter(most, band)

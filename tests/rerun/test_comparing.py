@@ -136,6 +136,27 @@ def test_pixels_are_compared_whatever_encoder_has_written_them() -> None:
     assert alike(png(b"\x00\xff"), other) == ("image", "")
 
 
+def test_pictures_that_cannot_be_compared_are_not_taken_for_the_same() -> None:
+    image = pytest.importorskip("PIL.Image")
+
+    def animated(*greys: int) -> str:
+        file = io.BytesIO()
+        first, *others = (image.new("L", (2, 1), grey) for grey in greys)
+        first.save(file, "PNG", save_all=True, append_images=others)
+        return base64.b64encode(file.getvalue()).decode()
+
+    was, other = png(b"\x00\xff"), png(b"\x80\xff")
+    damaged = base64.b64encode(base64.b64decode(other)[:-30]).decode()
+    files = "the pictures' files differ"
+    assert alike(was, damaged) == ("", f"{files}, and one of them is damaged")
+    assert alike(animated(0, 255), animated(0, 128)) == ("", f"{files}, and they move")
+    assert alike(animated(0, 255), animated(0, 255)) == ("image", "")
+    grey = bytes(10_000)
+    assert alike(png(grey, width=10_000), png(b"\xff" + grey[1:], width=10_000)) == (
+        *("", "less than 0.1% of the picture's pixels differ"),
+    )
+
+
 def test_a_diff_begins_where_texts_part_and_stays_short() -> None:
     lines = [f"line {n}" for n in range(10_000)]
     other = [*lines[:5_000], "another", *lines[5_001:]]

@@ -146,7 +146,7 @@ def test_pictures_that_cannot_be_compared_are_not_taken_for_the_same() -> None:
         return base64.b64encode(file.getvalue()).decode()
 
     was, other = png(b"\x00\xff"), png(b"\x80\xff")
-    damaged = base64.b64encode(base64.b64decode(other)[:-30]).decode()
+    damaged = base64.b64encode(base64.b64decode(other).replace(b"IDAT", b"IDAX")).decode()
     files = "the pictures' files differ"
     assert alike(was, damaged) == ("", f"{files}, and one of them is damaged")
     assert alike(animated(0, 255), animated(0, 128)) == ("", f"{files}, and they move")

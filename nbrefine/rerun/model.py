@@ -29,7 +29,7 @@ from nbrefine.stopping import StopRule
 from nbrefine.values import Episode, Message, Reply, Sampling, Tool
 
 HISTORIES = ("current", "full", "best", "fresh", "last:1", "last:2", "last:3")
-"""Which pasts a prompt may have shown; the record does not say which one it was."""
+"""Which pasts a prompt may have shown, where the record does not name the one that it was."""
 
 
 def run_loop(episode: Episode, ruler: Ruler, place: Place) -> Replay:
@@ -178,7 +178,12 @@ def _refining(episode: Episode, model: _Following, work: Path, kernel: str | Non
 
 
 def _history_of(episode: Episode) -> History:
-    """Give the history that explains most of the prompts, the usual one where several do."""
+    """Give the recorded history, or else the one that explains most of the prompts.
+
+    Where several do, it is the usual one.
+    """
+    if named := episode.settings.get("history"):
+        return by_name(named)
     opening = next((turn.messages for turn in episode.turns if turn.messages), ())
     asked = [(n, turn) for n, turn in enumerate(episode.turns) if n and turn.messages]
 
@@ -214,6 +219,6 @@ def _finished(run: EpisodeRun) -> tuple[Episode, bool]:
 
 def _notes(episode: Episode) -> tuple[str, ...]:
     told = ["it ran in a folder of its own with the task's data files and nothing else"]
-    if episode.settings.get("kind") != KIND:
+    if episode.settings.get("kind") != KIND and not episode.settings.get("history"):
         told.append("which past its prompts showed is inferred from them")
     return tuple(told)

@@ -110,7 +110,18 @@ def test_a_past_that_was_shown_in_full_is_inferred(tmp_path: Path) -> None:
     replies = [WRONG, fenced("mean = 5"), RIGHT]
     episode = refine("Mean.", model=replies, tests="assert mean == 4", history=history.full())
     save(episode, tmp_path / "episode.ipynb")
-    assert replay(tmp_path / "episode.ipynb", how="model").ok
+    replayed = replay(tmp_path / "episode.ipynb", how="model")
+    assert replayed.ok
+    assert replayed.notes[-1] == "which past its prompts showed is inferred from them"
+
+
+def test_a_past_that_the_record_names_is_that_one() -> None:
+    """A window that cuts the feedback gives prompts that no other history gives."""
+    replies = [WRONG, fenced("mean = 5"), RIGHT]
+    episode = refine("Mean.", model=replies, tests="assert mean == 4", history="window:120")
+    replayed = replay(episode, how="model")
+    assert replayed.ok, list(told(replayed))
+    assert not any("inferred" in note for note in replayed.notes)
 
 
 def test_steps_on_data_run_again_in_a_folder_of_their_own(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def _packed(picture: bytes) -> bytes:
     while at + 12 <= len(picture):
         size = int.from_bytes(picture[at : at + 4])
         kind, content = picture[at + 4 : at + 8], picture[at + 8 : at + 8 + size]
-        if kind in (b"IHDR", b"PLTE", b"tRNS"):
+        if kind in (b"IHDR", b"PLTE", b"tRNS", b"acTL", b"fcTL", b"fdAT"):
             header += kind + content
         elif kind == b"IDAT":
             rows.append(content)

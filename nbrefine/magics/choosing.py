@@ -16,7 +16,7 @@ from nbrefine.magics.attempt import Attempt
 from nbrefine.magics.hosting import interruptible
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import one_line
-from nbrefine.views.widgets import VIEW, close, style
+from nbrefine.views.widgets import close, named, style, view
 
 _ROWS = 30  # names that the table has
 _ABOVE = "Keep or Discard: %keep and %discard do the same."
@@ -59,12 +59,11 @@ class Choice:
             )
         ]
         told = widgets.HTML(clean(f'<div class="nbrefine-part">{_table(tried)}</div>'))
-        self._box = widgets.VBox([widgets.HTML(style()), told, widgets.HBox(self._buttons)])
-        self._box.add_class("nbrefine-player")
+        parts = [widgets.HTML(style()), told, widgets.HBox(self._buttons)]
+        self._box = named(widgets.VBox(parts), "player")
         for button, chosen in zip(self._buttons, (self._kept, self._discarded), strict=True):
             button.on_click(self._calling(chosen))
-        view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
-        self._put({VIEW: view, "text/plain": _ABOVE})
+        self._put({**view(self._box), "text/plain": _ABOVE})
         self._events = shell.events
         self._events.register("pre_run_cell", self._make_way)
 

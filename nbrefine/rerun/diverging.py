@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import zip_longest
 
 from nbrefine.kernel.state.changes import differences
@@ -124,11 +123,7 @@ def _moments(episode: Episode, again: Episode, place: int) -> tuple[Ran, Ran]:
 
     def moment(of: Episode) -> Ran:
         seconds = sum(t.result.timing.seconds for t in of.turns[:place] if t.result is not None)
-        try:
-            at = datetime.fromisoformat(of.turns[place].started or of.created)
-        except ValueError:
-            return Ran(None, seconds)
-        return Ran(at if at.tzinfo is not None else at.replace(tzinfo=UTC), seconds)
+        return Ran.of(of.turns[place].started or of.created, seconds)
 
     return moment(episode), moment(again)
 

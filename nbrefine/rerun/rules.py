@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from nbrefine.outputs import strip_ansi
 
@@ -24,6 +25,15 @@ class Ran:
     """None where nobody knows: then no date is the clock's."""
     seconds: float | None = None
     """How long that took; no longer time is the run's own."""
+
+    @classmethod
+    def of(cls, at: str, seconds: float | None) -> Self:
+        """Read when it was from a record, in ISO 8601 and in UTC where no zone is named."""
+        try:
+            moment = datetime.fromisoformat(at)
+        except ValueError:
+            return cls(None, seconds)
+        return cls(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC), seconds)
 
 
 Rewrite = Callable[[str, Ran], str]

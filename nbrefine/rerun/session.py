@@ -31,7 +31,7 @@ from nbrefine.notebook.cells import turn_ids
 from nbrefine.notebook.document import EDITED, RERUN
 from nbrefine.notebook.wording import needed, read_of_before
 from nbrefine.outputs import CellResult
-from nbrefine.rerun.bench import Bench, only_looks
+from nbrefine.rerun.branches import Branches, only_looks
 from nbrefine.rerun.cells import TESTS, Cell
 from nbrefine.rerun.comparing import Comparison, Ruler
 from nbrefine.rerun.results import How, Replay, State, StepReplay, Verdict
@@ -72,10 +72,10 @@ async def run_cells(
     name = place.kernel or episode.kernel.name or "python3"
     async with Kernel.start(name, cwd=place.cwd, seed=episode.seed) as kernel:
         again = _Again(episode, kernel, Path(place.cwd or "."), place.timeout, ruler)
-        async with Bench(kernel, aside=_leaves_files_alone(episode)) as bench:
+        async with Branches(kernel, aside=_leaves_files_alone(episode)) as branches:
             branching = any(_needs_a_branch(cell) for cell in cells)
-            listing = await _listing(episode, bench if branching else None, kernel)
-            steps = await _steps(episode, cells, again, bench, place.on_cell)
+            listing = await _listing(episode, branches if branching else None, kernel)
+            steps = await _steps(episode, cells, again, branches, place.on_cell)
             present = await listing
         changed = compare_packages(episode, kernel.info, present, [cell.source for cell in cells])
         explained = tuple(_explained(episode, steps) if how == "clean" else steps)
@@ -96,13 +96,13 @@ def _leaves_files_alone(episode: Episode) -> bool:
 
 
 async def _listing(
-    episode: Episode, bench: Bench | None, kernel: Kernel
+    episode: Episode, branches: Branches | None, kernel: Kernel
 ) -> asyncio.Future[dict[str, str]]:
     """Begin to list the kernel's packages, beside its cells where that is for the taking."""
     if not episode.kernel.packages:
         return asyncio.ensure_future(_nothing())
-    if bench is not None:
-        return await bench.put(lambda branch: packages(branch.core), pure=True)
+    if branches is not None:
+        return await branches.begin(lambda branch: packages(branch.core), pure=True)
     listing = asyncio.ensure_future(packages(kernel.core))
     await asyncio.wait({listing})
     return listing
@@ -116,7 +116,7 @@ async def _steps(
     episode: Episode,
     cells: Sequence[Cell],
     again: _Again,
-    bench: Bench,
+    branches: Branches,
     on_cell: Callable[[str], object] | None,
 ) -> list[StepReplay]:
     steps: list[StepReplay | asyncio.Future[StepReplay]] = []
@@ -134,7 +134,7 @@ async def _steps(
         if on_cell is not None:
             await call_user(on_cell, cell.id)
         if _needs_a_branch(cell):
-            steps.append(await bench.put(partial(again.check, cell)))
+            steps.append(await branches.begin(partial(again.check, cell)))
             continue
         step = await (again.check(cell, again.kernel) if cell.checks else again.run(cell))
         steps.append(step)
@@ -224,11 +224,7 @@ class _Again:
 def ran(result: CellResult, began: str) -> Ran:
     """Tell when a result came about; `began` is for where it does not say."""
     timing = result.timing
-    try:
-        at = datetime.fromisoformat(timing.reply or timing.busy or began)
-    except ValueError:
-        return Ran(None, timing.seconds)
-    return Ran(at if at.tzinfo is not None else at.replace(tzinfo=UTC), timing.seconds)
+    return Ran.of(timing.reply or timing.busy or began, timing.seconds)
 
 
 def compare_ends(

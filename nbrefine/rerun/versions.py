@@ -39,7 +39,7 @@ def compare_packages(
         for name in sorted(recorded)
         if recorded[name] != present.get(name)
     ]
-    changes.sort(key=lambda each: _module(each.name) not in used)
+    changes.sort(key=lambda each: module(each.name) not in used)
     same = not was.language_version or language.recorded == language.present
     return tuple(changes if same else [language, *changes])
 
@@ -54,6 +54,7 @@ def imported(sources: Sequence[str]) -> set[str]:
     return found
 
 
-def _module(distribution: str) -> str:
+def module(distribution: str) -> str:
+    """Give the module that a distribution is imported as, in lower case."""
     name = distribution.lower().replace("_", "-")
     return _IMPORTED_AS.get(name, name.replace("-", "_"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +36,8 @@ def show(
     ------
     RecordError: the path holds no episode.
     """
+    from nbrefine.views.widgets import in_notebook
+
     if console is None and in_notebook():
         from IPython.display import display
 
@@ -47,10 +48,3 @@ def show(
     from nbrefine.views import terminal
 
     terminal.show(source, step=step or predict, console=console)
-
-
-def in_notebook() -> bool:
-    """Tell whether a front end shows what is displayed."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None

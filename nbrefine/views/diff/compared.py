@@ -201,7 +201,7 @@ class EpisodeDiff:
         return f"<EpisodeDiff {self.sentence}>"
 
     def _ipython_display_(self) -> None:
-        from nbrefine.views import in_notebook
+        from nbrefine.views.widgets import in_notebook
 
         if in_notebook():
             from nbrefine.views.diff.controls import display_diff

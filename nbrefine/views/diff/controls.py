@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +15,7 @@ from nbrefine.views.diff.compared import EpisodeDiff
 from nbrefine.views.diff.still import absent, still
 from nbrefine.views.drawing import parts
 from nbrefine.views.drawing.frame import asset
-from nbrefine.views.player.cells import belongs_to_this_cell
-from nbrefine.views.widgets import VIEW, close, style
+from nbrefine.views.widgets import belongs_to_this_cell, close, guarded, named, style, view
 
 ROWS = 16
 """Pairs that are in view at once."""
@@ -58,19 +56,19 @@ class Controls:
         self._next = widgets.Button(description="Next", tooltip="Go to the next difference")
         self._list = widgets.Select(description="Turns", options=self._labels())
         self._list.rows = min(ROWS, max(4, len(self._pairs) + 1))
-        bar = _named(widgets.HBox([self._previous, self._next, self._count]), "nbrefine-bar")
-        scene = _named(widgets.VBox([self._panel]), "nbrefine-scene")
-        body = _named(widgets.HBox([self._list, scene]), "nbrefine-body")
+        bar = named(widgets.HBox([self._previous, self._next, self._count]), "bar")
+        scene = named(widgets.VBox([self._panel]), "scene")
+        body = named(widgets.HBox([self._list, scene]), "body")
         sheet = widgets.HTML(f"{style()}<style>{asset('diff.css', __package__)}</style>")
-        self._box = _named(widgets.VBox([sheet, bar, body]), "nbrefine-player")
-        self._previous.on_click(self._guarded(lambda: self._go(-1)))
-        self._next.on_click(self._guarded(lambda: self._go(1)))
-        self._list.observe(self._guarded(self._draw), names="index")
+        self._box = named(widgets.VBox([sheet, bar, body]), "player")
+        self._previous.on_click(guarded(lambda _: self._go(-1), self._say))
+        self._next.on_click(guarded(lambda _: self._go(1), self._say))
+        self._list.observe(guarded(lambda _: self._draw(), self._say), names="index")
         self._draw()
 
     def bundle(self) -> dict[str, Any]:
         """Give the MIME bundle that shows them."""
-        return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}}
+        return view(self._box)
 
     def choose(self, at: int) -> None:
         """Go to an entry of the list: 0 is what is around the turns, then come the pairs."""
@@ -87,17 +85,8 @@ class Controls:
         update: Any = update_display  # has no types
         update(absent(), raw=True, display_id=self.place)
 
-    def _guarded(self, handle: Callable[[], None]) -> Callable[[Any], None]:
-        """Show what goes wrong in a callback, which would vanish without a word."""
-
-        def guarded(_: Any) -> None:
-            try:
-                handle()
-            except Exception:  # noqa: BLE001 - whatever it is, the reader is told
-                told = traceback.format_exc(limit=-3)
-                self._panel.value = _html([parts.box(visible(told), "Error", kind="error")])
-
-        return guarded
+    def _say(self, trouble: str) -> None:
+        self._panel.value = _html([parts.box(visible(trouble), "Error", kind="error")])
 
     def _labels(self) -> list[tuple[str, int]]:
         told = ("The runs", *(f"{pair.place}: {pair.told}" for pair in self._pairs))
@@ -144,11 +133,6 @@ class Controls:
             parts.paragraph(f"{pair.place}: {pair.told}", "place")
         )
         yield from drawn.detail(pair)
-
-
-def _named(widget: Any, name: str) -> Any:
-    widget.add_class(name)
-    return widget
 
 
 def _html(found: Iterator[Markup] | list[Markup]) -> str:

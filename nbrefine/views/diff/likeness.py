@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from nbrefine.rerun.comparing import Ruler
 from nbrefine.rerun.rules import MARK, Likened, Ran
@@ -63,11 +62,7 @@ def texts_alike(a: str, b: str, of: tuple[Turn, Turn]) -> bool:
 
 def _ran(turn: Turn) -> Ran:
     """Tell when a turn's output came, and how long that took."""
-    timing = turn.result.timing if turn.result is not None else None
-    seconds = timing.seconds if timing is not None else None
-    known = (timing.reply or timing.busy if timing is not None else "") or turn.started
-    try:
-        at = datetime.fromisoformat(known)
-    except ValueError:
-        return Ran(None, seconds)
-    return Ran(at if at.tzinfo is not None else at.replace(tzinfo=UTC), seconds)
+    if turn.result is None:
+        return Ran.of(turn.started, None)
+    timing = turn.result.timing
+    return Ran.of(timing.reply or timing.busy or turn.started, timing.seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbrefine.notebook import steps
-from nbrefine.rerun.versions import imported
+from nbrefine.rerun.versions import imported, module
 from nbrefine.values import Episode, KernelInfo, Turn
 from nbrefine.views.diff.aligning import merged
 from nbrefine.views.diff.changes import changes
@@ -111,7 +111,7 @@ def _began(episode: Episode) -> dict[str, str]:
 
 def _packages(episode: Episode, used: Collection[str]) -> dict[str, str]:
     found = episode.kernel.packages
-    first = sorted(found, key=lambda name: (name.lower().replace("-", "_") not in used, name))
+    first = sorted(found, key=lambda name: (module(name) not in used, name))
     return {f"Package {name}": found[name] for name in first}
 
 

@@ -22,7 +22,7 @@ from nbrefine.views.panel.status import sentence, spending
 from nbrefine.views.panel.told import STARTING, told_with
 from nbrefine.views.player.panels import TABS, Panels
 from nbrefine.views.story import Story, story
-from nbrefine.views.widgets import VIEW, close, style
+from nbrefine.views.widgets import close, named, style, view
 
 SHOWN = tuple(each for each in TABS if each != "Run again")
 """The tabs of a turn; where to run it again is known at the end."""
@@ -86,14 +86,10 @@ class Panel:
         self._id = f"nbrefine-{uuid4().hex}"
         self._compose()
         self.show()
-        self._put({VIEW: self._view, "text/plain": STARTING})
+        self._put({**view(self._box), "text/plain": STARTING})
 
     def _compose(self) -> None:
         import ipywidgets as widgets
-
-        def named(widget: Any, name: str) -> Any:
-            widget.add_class(f"nbrefine-{name}")
-            return widget
 
         self._status, self._spent, self._reply = (widgets.HTML() for _ in range(3))
         self._after = widgets.Button(description="Stop after attempt", disabled=self._deaf)
@@ -107,7 +103,6 @@ class Panel:
         body = named(widgets.HBox([self._turns, scene]), "body")
         parts = [widgets.HTML(style()), self._status, bar, self._reply, body]
         self._box = named(widgets.VBox(parts), "player")
-        self._view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
         self._after.on_click(self._calling(self._stop_after))
         self._now.on_click(self._calling(self._stop_now))
         self._turns.observe(self._calling(self._chosen), names="index")

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from nbrefine.notebook import load
 from nbrefine.values import Episode
-from nbrefine.views.player.cells import belongs_to_this_cell
 from nbrefine.views.player.controls import Controls
 from nbrefine.views.player.panels import Panels
 from nbrefine.views.player.still import absent, still
 from nbrefine.views.story import story
+from nbrefine.views.widgets import belongs_to_this_cell
 
 __all__ = ["Player"]
 

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from nbrefine.notebook.codec import clean
 from nbrefine.views.player.panels import TABS, Panels
-from nbrefine.views.widgets import VIEW, close, style
+from nbrefine.views.widgets import close, guarded, named, style, view
 
 ROWS = 16
 """Scenes that are in view at once."""
-
-
-def _guarded(handle: Callable[[Controls, Any], None]) -> Callable[[Controls, Any], None]:
-    """Show what goes wrong in a callback, which would vanish without a word."""
-
-    @wraps(handle)
-    def guarded(self: Controls, event: Any) -> None:
-        try:
-            handle(self, event)
-        except Exception:  # noqa: BLE001 - whatever it is, the reader is told
-            self.say(traceback.format_exc(limit=-3))
-
-    return guarded
 
 
 class Controls:
@@ -55,31 +39,25 @@ class Controls:
         self._scenes.rows = min(ROWS, max(4, len(panels)))
         self._tabs = widgets.Tab([widgets.HTML() for _ in TABS], titles=TABS)
         self._box = self._composed(widgets)
-        self._previous.on_click(self._go_back)
-        self._next.on_click(self._go_on)
-        self._reveal.on_click(self._turn_over)
-        self._scenes.observe(self._chosen, names="index")
+        self._previous.on_click(guarded(self._go_back, self.say))
+        self._next.on_click(guarded(self._go_on, self.say))
+        self._reveal.on_click(guarded(self._turn_over, self.say))
+        self._scenes.observe(guarded(self._chosen, self.say), names="index")
         self._draw()
 
     def _composed(self, widgets: Any) -> Any:
         if not len(self._panels):
             self._head.value = self._panels.nothing()
-            return self._class(widgets.VBox([self._style, self._head]), "nbrefine-player")
+            return named(widgets.VBox([self._style, self._head]), "player")
         buttons = [self._previous, self._next, *([self._reveal] if self._predict else [])]
-        bar = self._class(widgets.HBox([*buttons, self._count]), "nbrefine-bar")
-        scene = self._class(widgets.VBox([self._head, self._tabs, self._tail]), "nbrefine-scene")
-        body = self._class(widgets.HBox([self._scenes, scene]), "nbrefine-body")
-        return self._class(widgets.VBox([self._style, bar, body]), "nbrefine-player")
-
-    @staticmethod
-    def _class(widget: Any, name: str) -> Any:
-        widget.add_class(name)
-        return widget
+        bar = named(widgets.HBox([*buttons, self._count]), "bar")
+        scene = named(widgets.VBox([self._head, self._tabs, self._tail]), "scene")
+        body = named(widgets.HBox([self._scenes, scene]), "body")
+        return named(widgets.VBox([self._style, bar, body]), "player")
 
     def bundle(self) -> dict[str, Any]:
         """Give the MIME bundle that shows them."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
-        return {VIEW: view}
+        return view(self._box)
 
     def choose(self, at: int) -> None:
         """Go to a scene."""
@@ -97,11 +75,9 @@ class Controls:
         for widget in (*placed, *heads):
             close(widget)
 
-    @_guarded
     def _go_back(self, _: Any) -> None:
         self._scenes.index = max(0, self._at - 1)
 
-    @_guarded
     def _go_on(self, _: Any) -> None:
         at = min(len(self._panels) - 1, self._at + 1)
         if self._predict and at > self._reached:
@@ -110,13 +86,11 @@ class Controls:
             self._draw()
         self._scenes.index = at
 
-    @_guarded
     def _turn_over(self, _: Any) -> None:
         self._revealed ^= {self._at}
         self._relabel(self._at)
         self._draw()
 
-    @_guarded
     def _chosen(self, change: Any) -> None:
         if change["new"] is not None and not self._relabelling:
             self._draw()

@@ -38,7 +38,7 @@ def only_looks(source: str) -> bool:
     return known and not drains and all(isinstance(node, _STILL) for node in nodes)
 
 
-class Bench:
+class Branches:
     """Runs what leaves nothing, each in a branch of a kernel as it is at that moment.
 
     Parameters
@@ -52,7 +52,7 @@ class Bench:
         self._aside = aside
         self._begun: list[asyncio.Future[Any]] = []
 
-    async def put(
+    async def begin(
         self, work: Callable[[Kernel], Awaitable[T]], *, pure: bool = False
     ) -> asyncio.Future[T]:
         """Begin some work, and give what will hold its result.
@@ -64,7 +64,7 @@ class Bench:
         try:
             place = Kernel(await branch(self._kernel.core, direct=True))
         except KernelError:
-            doing = asyncio.ensure_future(self._within(work, self._kernel))
+            doing = asyncio.ensure_future(work(self._kernel))
             await asyncio.wait({doing})
             return doing
         doing = asyncio.ensure_future(self._branched(work, place))
@@ -72,9 +72,6 @@ class Bench:
         if not (self._aside or pure):
             await asyncio.wait({doing})
         return doing
-
-    async def _within(self, work: Callable[[Kernel], Awaitable[T]], place: Kernel) -> T:
-        return await work(place)
 
     async def _branched(self, work: Callable[[Kernel], Awaitable[T]], place: Kernel) -> T:
         async with place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbrefine.rerun.bench import only_looks
+from nbrefine.rerun.branches import only_looks
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from nbrefine.values import CaseResult, Episode, Message, Plan, Turn, Usage
 
 DOUBTS = 3
 """Tests that may be wrong and are told of."""
+UNMISSED = ("solved", "invalid-task", "infra-error")
+"""Grades that say nothing against the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,18 @@ class Story:
     def verdict(self) -> str:
         """How it ended, in one sentence."""
         return wording.verdict(self.episode)
+
+    @property
+    def mood(self) -> str:
+        """How it ended as one of "good", "bad" and "open", for a colour.
+
+        A grade that the code has missed outweighs the tests that the model was shown.
+        """
+        episode = self.episode
+        if episode.stop is None:
+            return "open"
+        graded = episode.grade.verdict if episode.grade is not None else "solved"
+        return "good" if episode.solved and graded in UNMISSED else "bad"
 
     @property
     def task(self) -> str:

@@ -116,6 +116,9 @@ def _beginning(told: Story) -> Iterator[RenderableType]:
     yield _grid(told.facts())
     yield from map(_line, told.plans())
     yield from (_line(warning, "yellow") for warning in told.warnings())
+    if tests := told.episode.task.tests.strip():
+        yield _label("Tests that the model was shown")
+        yield _source(tests, told.episode.kernel.language)
 
 
 def _opening(act: Act) -> Iterator[RenderableType]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nbrefine.notebook import line, steps
 from nbrefine.outputs import CellResult, Death, Failure, Stream, Timing
-from nbrefine.values import Episode, Extraction
+from nbrefine.values import Episode, Extraction, GradeNote, Stop
 from nbrefine.views.story import story
 from tests.steps import answered, gave_up
 
@@ -29,6 +29,19 @@ def test_a_branched_episode_names_what_it_was_branched_from(repaired: Episode) -
     again = replace(repaired, settings={"branched_from": {**note, "instruction": ""}})
     assert dict(story(again).facts())["Branched from"].endswith("step 2, to do the same again")
     assert "Branched from" not in dict(story(repaired).facts())
+
+
+def test_a_grade_that_was_missed_is_no_good_end(repaired: Episode) -> None:
+    ends = {
+        "good": (repaired, replace(repaired, grade=GradeNote("solved", 4, 4))),
+        "bad": (
+            replace(repaired, grade=GradeNote("failed", 3, 4)),
+            replace(repaired, stop=Stop("max-turns")),
+        ),
+        "open": (replace(repaired, stop=None),),
+    }
+    for mood, episodes in ends.items():
+        assert [story(each).mood for each in episodes] == [mood] * len(episodes)
 
 
 def test_scenes_are_given_in_the_order_in_which_they_happened() -> None:

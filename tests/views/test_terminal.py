@@ -39,6 +39,8 @@ def test_every_attempt_is_told_with_code_error_feedback_and_changes(repaired: Ep
         "Solved after 2 turns: 2/2 tests passed.",
         "scripted",
         "140 in, 45 out",
+        "Tests that the model was shown:",
+        "assert mean == 4",
         "Attempt 1 of 2: rejected (failed), 0/2 tests passed",
         'values = prices["Price"]',
         "KeyError: 'Price'",

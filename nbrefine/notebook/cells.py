@@ -15,7 +15,7 @@ from nbrefine.notebook import form, steps, wording
 from nbrefine.notebook.chapter import chapter
 from nbrefine.notebook.ending import answer, ending
 from nbrefine.notebook.form import Cell
-from nbrefine.notebook.markdown import fence, plain, table
+from nbrefine.notebook.markdown import fence, one_line, plain, table
 from nbrefine.values import Episode
 
 
@@ -56,7 +56,7 @@ def _summary(episode: Episode, name: str) -> Cell:
         _steps(episode),
         *(plain(told, 600) for told in steps.plans_told(episode)),
         _guide(episode),
-        f"    nbrefine show {shlex.quote(name)} --step",
+        f"    nbrefine show {one_line(shlex.quote(name))} --step",
         _warning(episode),
         *(plain(f"Setup: {cut}", 1_000) for cut in cuts),
     ]

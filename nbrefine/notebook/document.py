@@ -292,5 +292,5 @@ def kernel_metadata(kernel: KernelInfo) -> dict[str, Any]:
     name = kernel.name or ("python3" if kernel.language == "python" else "")
     if name:
         spec = {"name": clean(name), "display_name": clean(kernel.display_name or name)}
-        metadata["kernelspec"] = {**spec, "language": kernel.language}
+        metadata["kernelspec"] = {**spec, "language": clean(kernel.language)}
     return metadata

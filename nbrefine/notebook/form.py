@@ -80,7 +80,7 @@ def _timing(timing: Timing) -> dict[str, str]:
         "shell.execute_reply": timing.reply,
         "iopub.status.idle": timing.idle,
     }
-    return {key: moment for key, moment in keys.items() if moment}
+    return {key: clean(moment) for key, moment in keys.items() if moment}
 
 
 def output(output: Output) -> Cell:

@@ -93,7 +93,7 @@ def turns(step: StepPair, title: str, *, linked: Sequence[str] = ()) -> Markup:
         '<div class="wide" tabindex="0" role="group" aria-label="{0}">\n'
         '<table class="turns"><caption>{0}</caption>\n'
         "<thead><tr>{1}</tr></thead>\n<tbody>\n{2}\n</tbody></table></div>"
-    ).format(highlight.text(visible(title)), head, Markup("\n").join(rows))
+    ).format(visible(title), head, Markup("\n").join(rows))
 
 
 def _mood(scene: Scene | None) -> Markup:
@@ -132,7 +132,7 @@ def changes(name: str, text: str) -> Markup:
     drawn = parts.box(
         highlight.diff(shown(text, CHANGES)), f"Changes: {name}", kind="changes", plain=text
     )
-    how = counted(text)
+    how, name = counted(text), visible(name)
     if text.count("\n") >= FOLDED:
         return _folded(name, drawn, how)
     return Markup('<p class="label">{} <small>{}</small></p>\n{}').format(name, how, drawn)

@@ -83,7 +83,7 @@ def _block(block: Block, key: str) -> Iterator[Markup]:
         yield paragraph(block.label, "label")
     if block.kind == "picture":
         told = _attribute(block.text or "Picture without a description")
-        yield _html(f'<figure><img src="{_attribute(block.source)}" alt="{told}"></figure>')
+        yield _html(f'<figure><img src="{escaped(block.source)}" alt="{told}"></figure>')
     elif block.kind == "table" and block.table is not None:
         yield table(block.table)
         if block.text:
@@ -164,7 +164,7 @@ def _mood(word: str) -> str:
 def _scrolling(caption: str, name: str, kind: str, rows: str) -> Markup:
     told = f"<caption>{escaped(visible(caption))}</caption>\n" if caption else ""
     return _html(
-        f'<div class="wide" tabindex="0" role="group" aria-label="{_attribute(visible(name))}">\n'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{_attribute(name)}">\n'
         f'<table class="{kind}">{told}{rows}</table></div>'
     )
 
@@ -185,7 +185,7 @@ def _tag(name: str, html: Markup, kind: str) -> Markup:
 
 
 def _attribute(text: str) -> str:
-    return str(escaped(text)).replace('"', "&#34;")
+    return str(escaped(visible(text))).replace('"', "&#34;")
 
 
 def _html(parts: str) -> Markup:

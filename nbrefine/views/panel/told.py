@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 
 from nbrefine.notebook import wording
+from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import one_line, shorten, visible
 from nbrefine.values import Episode, Turn
 from nbrefine.views.story import Scene, Story, story
@@ -28,24 +29,22 @@ def told(episode: Episode, *, record: Path, name: str) -> dict[str, str]:
     record: the episode notebook.
     name: what it is called in the session.
     """
-    parts = list(_parts(story(episode), record, name))
-    return {
-        "text/html": "\n".join(part.html for part in parts),
-        "text/plain": "\n".join(part.plain for part in parts),
-    }
+    return _bundle(_parts(story(episode), record, name))
 
 
 def told_with(trouble: str, episode: Episode | None, *, record: Path, name: str) -> dict[str, str]:
     """Tell an episode, if there is one, and below it what kept it from a proper end."""
     if episode is None:
         return {"text/plain": trouble or "Nothing has begun."}
-    bundle = told(episode, record=record, name=name)
-    if not trouble:
-        return bundle
-    more = _Words(trouble)
-    return {
-        "text/html": f"{bundle['text/html']}\n{more.html}",
-        "text/plain": f"{bundle['text/plain']}\n{more.plain}",
+    more = [_Words(trouble)] if trouble else []
+    return _bundle([*_parts(story(episode), record, name), *more])
+
+
+def _bundle(parts: Iterable[_Words | _Rows | _Block]) -> dict[str, str]:
+    found = list(parts)
+    return {  # a lone surrogate, as names of files may hold, could not be sent
+        "text/html": clean("\n".join(part.html for part in found)),
+        "text/plain": clean("\n".join(part.plain for part in found)),
     }
 
 

@@ -75,7 +75,7 @@ class Panels:
             yield paragraph("There is no code here that could run again.")
         for way in found:
             yield paragraph(way.told)
-            yield box(highlight.code(way.text, way.language), "What to run", kind="code")
+            yield box(highlight.code(visible(way.text), way.language), "What to run", kind="code")
 
     def ending(self) -> str:
         """Tell how the episode ended."""

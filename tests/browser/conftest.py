@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -23,7 +24,11 @@ SERIOUS = ("serious", "critical")
 LOOKS = float(os.environ.get("NBREFINE_EXPECT_SECONDS", PATIENCE / 2))
 expect.set_options(timeout=1000 * LOOKS)
 
+T = TypeVar("T")
+
 _FAILED = pytest.StashKey[bool]()
+
+_KEPT = pytest.StashKey[tuple[ExitStack, dict[str, Any]]]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -37,10 +42,40 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.fixture(scope="module")  # its event loop would be in the way of tests in other files
-def browser() -> Iterator[Browser]:
+def _kept(session: pytest.Session, name: str, begin: Callable[[], AbstractContextManager[T]]) -> T:
+    """Give what all files here share, begun where it has not been."""
     if CHROMIUM is None:
         missing("Chromium")
+    stack, found = session.stash.setdefault(_KEPT, (ExitStack(), {}))
+    if name not in found:
+        found[name] = stack.enter_context(begin())
+    kept: T = found[name]
+    return kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """End what files here share before a test of another folder.
+
+    Those count the processes that are there, and the browser's event loop would be in their way.
+    """
+    yield
+    elsewhere = nextitem is None or Path(__file__).parent not in nextitem.path.parents
+    if elsewhere and _KEPT in item.session.stash:
+        stack, _ = item.session.stash[_KEPT]
+        del item.session.stash[_KEPT]
+        stack.close()
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest) -> Browser:
+    return _kept(request.session, "browser", _launched)
+
+
+@contextmanager
+def _launched() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM,
@@ -80,12 +115,11 @@ def new_page(
         page.context.close()
 
 
-@pytest.fixture(scope="module")  # other files count the processes that are there
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    if CHROMIUM is None:
-        missing("Chromium")
-    with running_lab(tmp_path_factory.mktemp("lab") / "home") as lab:
-        yield lab
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return _kept(
+        request.session, "lab", lambda: running_lab(tmp_path_factory.mktemp("lab") / "home")
+    )
 
 
 @pytest.fixture(scope="session")

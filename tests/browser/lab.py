@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,17 @@ class Lab:
     """The folder that it shows."""
     env: dict[str, str]
     """The environment in which it keeps to folders of its own."""
+
+    def write(self, sources: Sequence[str], kernel: str = "python3") -> str:
+        """Write a notebook into a new folder, and give its name."""
+        form: Any = nbformat.v4  # has no types
+        # Lab asks a person where a notebook does not say which kernel it wants.
+        spec = {"name": kernel, "display_name": kernel}
+        cells = [form.new_code_cell(source) for source in sources]
+        path = self.root / uuid4().hex / "written.ipynb"
+        path.parent.mkdir()
+        nbformat.write(form.new_notebook(cells=cells, metadata={"kernelspec": spec}), path)  # type: ignore[no-untyped-call]
+        return str(path.relative_to(self.root))
 
     def open(self, page: Page, name: str) -> Sheet:
         """Open a notebook of the folder, alone in the window, with a kernel that answers."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
-import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -55,15 +52,9 @@ def test_the_page_is_complete_without_a_network(
 def test_the_widgets_go_through_the_differences_and_text_stays(
     lab: Lab, new_page: NewPage, axe: Axe
 ) -> None:
-    for name in ("seed-0.ipynb", "seed-1.ipynb"):
-        shutil.copyfile(ROOT / "benchmarks" / "demo" / name, lab.root / name)
-    v4: Any = nbformat.v4  # has no types
-    written = v4.new_notebook(
-        cells=[v4.new_code_cell(SHOW)],
-        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-    )
-    name = f"{uuid4().hex}.ipynb"
-    nbformat.write(written, lab.root / name)  # type: ignore[no-untyped-call]  # has no types
+    name = lab.write([SHOW])
+    for record in ("seed-0.ipynb", "seed-1.ipynb"):
+        shutil.copyfile(ROOT / "benchmarks" / "demo" / record, (lab.root / name).with_name(record))
     sheet = lab.open(new_page(), name)
     try:
         sheet.run_all()

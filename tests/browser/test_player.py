@@ -6,8 +6,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import nbformat
 import pytest
@@ -31,13 +29,9 @@ COUNT = "from ipywidgets.widgets import widget\nprint(len(widget._instances))"
 @pytest.fixture
 def sheet(lab: Lab, new_page: NewPage) -> Iterator[Sheet]:
     """A notebook that shows the demo's record, run from top to bottom."""
-    shutil.copyfile(ROOT / "benchmarks" / "demo" / "seed-0.ipynb", lab.root / "seed-0.ipynb")
-    kernel = {"name": "python3", "display_name": "Python 3"}
-    v4: Any = nbformat.v4  # has no types
-    cells = [v4.new_code_cell(source) for source in (SHOW, GUESS, COUNT)]
-    written = v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-    name = f"{uuid4().hex}.ipynb"
-    nbformat.write(written, lab.root / name)  # type: ignore[no-untyped-call]  # has no types
+    name = lab.write([SHOW, GUESS, COUNT])
+    record = ROOT / "benchmarks" / "demo" / "seed-0.ipynb"
+    shutil.copyfile(record, (lab.root / name).with_name(record.name))
     sheet = lab.open(new_page(), name)
     sheet.run_all()
     yield sheet

@@ -8,16 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.lab import PATIENCE, Lab, Sheet
 from tests.magics.kernels import command
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NewPage = Callable[..., Page]
 
@@ -38,18 +36,7 @@ INTERRUPT = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.
 @pytest.fixture
 def opened(lab: Lab, new_page: NewPage) -> Callable[..., Sheet]:
     def opened(sources: list[str], kernel: str = "python3") -> Sheet:
-        form: Any = nbformat.v4
-        folder = lab.root / uuid4().hex
-        folder.mkdir()
-        cells = [form.new_code_cell(each) for each in sources]
-        # Lab asks a person where a notebook does not say which kernel it wants.
-        made = form.new_notebook(
-            cells=cells,
-            metadata={"kernelspec": {"name": kernel, "display_name": kernel}},
-        )
-        path = folder / "asked.ipynb"
-        nbformat.write(made, path)  # type: ignore[no-untyped-call]
-        return lab.open(new_page(), str(path.relative_to(lab.root)))
+        return lab.open(new_page(), lab.write(sources, kernel))
 
     return opened
 

@@ -293,8 +293,8 @@ def test_looks_plans_and_answers_stand_beside_their_like() -> None:
         ("rows == 5", "not there", "fail"),
     ]
     assert compared.sentence == (
-        "A solved it after 8 turns; B gave up after 7 turns. They part at turn 1 of B, where the "
-        "model made a plan; A has nothing beside it."
+        "Their tasks differ. A solved it after 8 turns; B gave up after 7 turns. They part at "
+        "turn 1 of B, where the model made a plan; A has nothing beside it."
     )
     fates = {each.what: (each.a, each.b) for each in compared.ends}
     assert fates["Step 1"] == ("done at attempt 2", "given up for another plan")

@@ -188,7 +188,8 @@ def test_hidden_tests_and_references_are_not_on_the_page(repaired: Episode) -> N
     assert not re.search("hidden_one|ref_two|kept_three", html)
     assert "Hidden tests" in html
     assert "Grade: failed, 3/4 visible and hidden tests." in html
-    assert 'class="verdict bad' in html and 'class="verdict good' not in html
+    assert 'class="verdict bad' in html
+    assert 'class="verdict good' not in html
 
 
 NASTY = (

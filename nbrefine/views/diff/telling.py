@@ -48,10 +48,12 @@ _ENDED: dict[StopReason, str] = {
 
 
 def sentence(compared: EpisodeDiff) -> str:
-    """Tell how each ended and where they part."""
+    """Tell whether they had one task, how each ended, and where they part."""
     if compared.equal:
         return _alike(compared)
-    return f"{_endings(compared)} {_parting(compared)}"
+    a, b = compared.a.episode.task.prompt, compared.b.episode.task.prompt
+    tasks = "" if a == b else "Their tasks differ. "
+    return f"{tasks}{_endings(compared)} {_parting(compared)}"
 
 
 def _alike(compared: EpisodeDiff) -> str:

@@ -99,8 +99,7 @@ def _place(scene: Scene, *, outcome: bool) -> Markup:
 
 
 def _ending(story: Story) -> Iterator[Markup]:
-    mood = "good" if story.episode.solved else "open" if story.episode.stop is None else "bad"
-    yield paragraph(story.verdict, f"verdict {mood}")
+    yield paragraph(story.verdict, f"verdict {story.mood}")
     yield from (paragraph(warning, "soft") for warning in story.warnings())
     yield from (
         Markup('<p><span class="soft">{}:</span> {}</p>').format(visible(label), shown(told))

@@ -27,6 +27,7 @@ def compare_packages(
 ) -> tuple[PackageChange, ...]:
     """Name what is not there as recorded: the language, then what cells import, then the rest.
 
+    Of the rest, other versions come before what is absent.
     What was installed since has not been used, and is not named.
     """
     was, recorded = episode.kernel, episode.kernel.packages
@@ -39,7 +40,7 @@ def compare_packages(
         for name in sorted(recorded)
         if recorded[name] != present.get(name)
     ]
-    changes.sort(key=lambda each: module(each.name) not in used)
+    changes.sort(key=lambda each: (module(each.name) not in used, not each.present))
     same = not was.language_version or language.recorded == language.present
     return tuple(changes if same else [language, *changes])
 

@@ -172,6 +172,7 @@ def test_a_diff_begins_where_texts_part_and_stays_short() -> None:
 
 def test_packages_that_cells_import_come_first() -> None:
     was = {"numpy": "1.26", "pandas": "2.2", "scikit-learn": "1.5", "aiohttp": "3", "pip": "24"}
+    was["absent"] = "7"
     now = {"numpy": "2.4", "pandas": "3.1", "scikit-learn": "1.9", "aiohttp": "4", "pip": "24"}
     episode = Episode(Task("t"), kernel=KernelInfo(language_version="3.11.7", packages=was))
     sources = ["import os, pandas as pd", "from sklearn.svm import SVC  # import numpy"]
@@ -179,6 +180,6 @@ def test_packages_that_cells_import_come_first() -> None:
     found = compare_packages(episode, KernelInfo(language_version="3.13.1"), now, sources)
     assert [str(change) for change in found] == [
         *("python 3.11.7 → 3.13.1", "pandas 2.2 → 3.1", "scikit-learn 1.5 → 1.9"),
-        *("aiohttp 3 → 4", "numpy 1.26 → 2.4"),
+        *("aiohttp 3 → 4", "numpy 1.26 → 2.4", "absent 7 → (absent)"),
     ]
     assert found[1] == PackageChange("pandas", "2.2", "3.1")

@@ -18,8 +18,12 @@ from nbrefine.values import Episode, Message, Turn
 FROM_OUTSIDE = ("budget", "stopped", "killed", "infra-error")
 """How an episode ends that its loop has not ended."""
 
+FEEDBACK = "its feedback is another one"
 VERDICT = "verdict: "
 """How a detail begins that tells of a judgement."""
+
+SHOWN = 80
+"""Characters that a sentence quotes of a line."""
 
 _STATE = ("variables", "files")
 """The fences of a prompt that tell what a session holds."""
@@ -42,28 +46,39 @@ def compared(
             continue
         parted, asked = _prompt(episode, again, place, ruler)
         turns = episode.turns[place], again.turns[place]
-        steps.append(_turn(cell, turns, asked, ruler, seeded=episode.seed is not None))
+        moments = _moments(episode, again, place, ran=place + 1)
+        steps.append(_turn(cell, turns, asked, ruler, moments, seeded=episode.seed is not None))
         first = first or parted or _departed(place, steps[-1])
     return steps, first or _stop(episode, again, exhausted)
 
 
 def _turn(
-    cell: str, turns: tuple[Turn, Turn], asked: Comparison, ruler: Ruler, *, seeded: bool
+    cell: str,
+    turns: tuple[Turn, Turn],
+    asked: Comparison,
+    ruler: Ruler,
+    moments: tuple[Ran, Ran],
+    *,
+    seeded: bool,
 ) -> StepReplay:
     """Compare all of a turn.
 
     Parameters
     ----------
     asked: how its prompts compare.
+    moments: when what the model was told after them was made.
     """
     was, now = turns
     if _broken_off(was):  # by a person or the host, and not by the loop
         told = Comparison(True, (), ("the recorded turn was broken off",))
         return combined(cell, now.result, (asked, told), recorded=False)
     judged = tuple(_judged(was, now))
-    compared_ = [asked, Comparison(not judged, (), judged)]
+    compared_ = [asked, Comparison(not judged, (), judged), _fed_back(turns, ruler, moments)]
     ended = Comparison(True)
-    if was.result is not None and now.result is not None:
+    if (was.result is None) != (now.result is None):
+        ran_now = "no cell was run" if now.result is None else "a cell was run, and none had been"
+        compared_.append(Comparison(False, (), (ran_now,)))
+    elif was.result is not None and now.result is not None:
         here = ran(was.result, was.started), ran(now.result, now.started)
         ended = compare_ends(ruler, was.result, now.result, None, here)
         compared_ += [ended, ruler.outputs(was.result, now.result, here)]
@@ -77,7 +92,8 @@ def _departed(place: int, step: StepReplay) -> Divergence | None:
     if step.verdict in RIGHT:
         return None
     told = next((each for each in step.details if each.startswith(VERDICT)), "")
-    part = "verdict" if told else "cell"
+    alone = step.details[:1] == (FEEDBACK,)
+    part = "verdict" if told else "feedback" if alone else "cell"
     why = told.removeprefix(VERDICT) or (*step.details, "it put out something else")[0]
     return Divergence(place + 1, part, why, step.diff)
 
@@ -95,8 +111,27 @@ def _judged(was: Turn, now: Turn) -> Iterator[str]:
     old, new = ((t.tests.passed, t.tests.total) if t.tests else None for t in (was, now))
     if old != new:
         yield f"{VERDICT}{_passed(new)} passed, not {_passed(old)}"
+    elif _held(was) != _held(now):
+        yield f"{VERDICT}other tests passed"
     if was.code != now.code:
         yield "its reply was read as other code"
+
+
+def _held(turn: Turn) -> list[tuple[str, bool]]:
+    cases = turn.tests.cases if turn.tests is not None else ()
+    return [(case.expression or case.name, case.passed) for case in cases]
+
+
+def _fed_back(turns: tuple[Turn, Turn], ruler: Ruler, moments: tuple[Ran, Ran]) -> Comparison:
+    """Compare what the model was told, or would have been after the last turn."""
+    was, now = (turn.feedback for turn in turns)
+    if ruler.level == "lax":
+        return Comparison(True)
+    likened = ruler.texts(was, now, moments, MARK)
+    if likened.same:
+        return Comparison(True, tuple(name for name in likened.after if name != MARK.name))
+    diff = short_diff(likened.was, likened.now)
+    return Comparison(False, (), (FEEDBACK,), diff)
 
 
 def _a(kind: str) -> str:
@@ -118,11 +153,11 @@ def _state(was: Turn, now: Turn, ruler: Ruler, *, seeded: bool) -> Stated:
     return Stated("differs" if details else "same", details)
 
 
-def _moments(episode: Episode, again: Episode, place: int) -> tuple[Ran, Ran]:
+def _moments(episode: Episode, again: Episode, place: int, *, ran: int) -> tuple[Ran, Ran]:
     """Tell when prompts were made, and how long anything that they tell of can have taken."""
 
     def moment(of: Episode) -> Ran:
-        seconds = sum(t.result.timing.seconds for t in of.turns[:place] if t.result is not None)
+        seconds = sum(t.result.timing.seconds for t in of.turns[:ran] if t.result is not None)
         return Ran.of(of.turns[place].started or of.created, seconds)
 
     return moment(episode), moment(again)
@@ -135,7 +170,7 @@ def _prompt(
     was, now = episode.turns[place], again.turns[place]
     if ruler.level == "lax":
         return None, Comparison(True)
-    ran_ = _moments(episode, again, place)
+    ran_ = _moments(episode, again, place, ran=place)
     after: dict[str, None] = {}
     parted: Divergence | None = None
     for old, new in zip_longest(was.messages, now.messages):
@@ -159,10 +194,23 @@ def _parted(episode: Episode, place: int, message: Message, likened: Likened) ->
     old, new = likened.was.splitlines(), likened.now.splitlines()
     pairs = enumerate(zip_longest(old, new))
     line = next((n for n, (a, b) in pairs if a != b), len(old))
-    shown = [clean_text(f"{lines[line]:.80}") if line < len(lines) else "" for lines in (old, new)]
-    told = f"line {line + 1} is {shown[1]!r}, not {shown[0]!r}"
+    told = _first(old[line : line + 1], new[line : line + 1], line + 1)
     part = _part(episode, place, message, old, line)
     return Divergence(place + 1, part, told, short_diff(likened.was, likened.now))
+
+
+def _first(old: list[str], new: list[str], number: int) -> str:
+    """Say how the first lines differ that do; either may have none, or both in their ends alone."""
+    if not old or not new:
+        extra = clean_text(f"{(old or new)[0]:.80}") if old or new else ""
+        gone = f"line {number} is gone: {extra!r}" if old else f"line {number} is new: {extra!r}"
+        return gone if old or new else "its lines end otherwise"
+    pairs = enumerate(zip(old[0], new[0], strict=False))
+    column = next((n for n, (a, b) in pairs if a != b), min(len(old[0]), len(new[0])))
+    begins = max(0, column - SHOWN // 2) if column >= SHOWN else 0
+    cut = [f"{'…' * (begins > 0)}{each[begins : begins + SHOWN]}" for each in (old[0], new[0])]
+    was, now = map(clean_text, cut)
+    return f"line {number} is {now!r}, not {was!r}"
 
 
 def _part(episode: Episode, place: int, message: Message, lines: list[str], line: int) -> str:

@@ -48,7 +48,10 @@ def run_loop(episode: Episode, ruler: Ruler, place: Place) -> Replay:
             settings = {**episode.settings, "timeout": place.timeout}
             episode = replace(episode, settings=settings)
         solving = episode.settings.get("kind") == KIND
-        run = (_solving if solving else _refining)(episode, model, work, place.kernel)
+        try:
+            run = (_solving if solving else _refining)(episode, model, work, place.kernel)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _refused(f"its settings are none that refine or solve has ({error})") from error
         again, exhausted = _finished(run)
     steps, divergence = compared(episode, again, ruler, exhausted=exhausted)
     changed = compare_packages(

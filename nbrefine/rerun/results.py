@@ -56,7 +56,7 @@ class StepReplay:
     verdict: Verdict
     after: tuple[str, ...] = ()
     """What was excused, by the names of rules (`nbrefine.rerun.rules`); "chance" for values in an
-    episode without a seed."""
+    episode without a seed, "lost output" for outputs that a notebook has lost."""
     details: tuple[str, ...] = ()
     """Why it failed, how state and files differ, or which checks do not hold, a sentence each."""
     diff: str = ""

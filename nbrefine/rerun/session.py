@@ -51,6 +51,8 @@ SHOWN = 10
 
 UNSEEDED = "the episode had no seed, so values may differ by chance"
 CHANCE = "chance"
+LOST = "lost output"
+"""What is excused where a notebook's outputs went that its record had not kept itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ class _Again:
             return Comparison(True)
         notes = tuple(note for note in was.notes if note in (EDITED, RERUN))
         if RERUN in notes:
-            return Comparison(True, (), notes)
+            return Comparison(True, (LOST,), notes)
         found = self.ruler.outputs(was, result, self.ran(cell, result))
         return replace(found, details=(*found.details, *notes))
 
@@ -315,8 +317,10 @@ def _with_files(
 
 
 def _limit(episode: Episode, turn: Turn | None, given: float | None) -> float | None:
-    if given is None:
-        given = None if turn is None else episode.settings.get("timeout", TIMEOUT)
+    if given is None and turn is not None:
+        given = episode.settings.get("timeout", TIMEOUT)
+        if given is not None and not (isinstance(given, (int, float)) and given > 0):
+            given = TIMEOUT  # whatever a record says
     return None if given is None or math.isinf(given) else given
 
 

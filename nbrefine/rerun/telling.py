@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nbrefine.notebook.markdown import one_line
+from nbrefine.rerun.cells import SETUP
 from nbrefine.rerun.results import Divergence, Replay, StepReplay
 
 SHOWN_PACKAGES = 8
@@ -63,6 +64,10 @@ def verdict(replayed: Replay) -> str:
 def _compared(replayed: Replay) -> str:
     held = ", and all checks hold" if any(step.checks for step in replayed.steps) else ""
     cells = [step for step in replayed.steps if not step.checks]
+    if not [step for step in cells if step.cell != SETUP]:
+        none = "was accepted" if replayed.how == "clean" else "ran in the session itself"
+        ran = "the setup went as recorded" if cells else "there was nothing to run"
+        return f"No attempt {none}; {ran}{held}{_excused(replayed)}."
     if all(step.verdict == "ran" for step in cells):
         return f"Every cell ran to its end{held}, but nothing is recorded to compare them with."
     which = "accepted cells" if replayed.how == "clean" else "cells that ran in the session"

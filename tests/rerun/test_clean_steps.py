@@ -11,7 +11,7 @@ import pytest
 from nbrefine import notebook
 from nbrefine.env.multistep import MultiStepEnvironment
 from nbrefine.postconditions import file_written, holds
-from nbrefine.rerun import Replay, replay
+from nbrefine.rerun import Replay, StepReplay, replay
 from nbrefine.rerun.telling import verdict
 from nbrefine.state import Action
 from nbrefine.values import Episode, KernelInfo, Subtask, Task
@@ -146,5 +146,8 @@ def test_what_has_to_hold_of_an_answer_is_checked_at_the_end(tmp_path: Path) -> 
         "The accepted cells give the recorded outputs, and all checks hold; no state is recorded."
     )
     assert verdict(Replay(KernelInfo(), (), ())) == (
+        "No attempt was accepted; there was nothing to run."
+    )
+    assert verdict(Replay(KernelInfo(), (), (StepReplay("s01-a01", "ran"),))) == (
         "Every cell ran to its end, but nothing is recorded to compare them with."
     )

@@ -10,8 +10,11 @@ import pytest
 
 from nbrefine import history, refine, save
 from nbrefine.errors import UsageError
+from nbrefine.notebook.document import RERUN
 from nbrefine.postconditions import holds
 from nbrefine.rerun import Divergence, replay
+from nbrefine.rerun.comparing import Ruler
+from nbrefine.rerun.diverging import compared
 from nbrefine.rerun.telling import told
 from nbrefine.solving import solve
 from nbrefine.values import Episode, Message, Stop, Subtask, Turn
@@ -178,3 +181,57 @@ def test_code_to_begin_with_is_given_again() -> None:
     assert [turn.messages == () for turn in episode.turns] == [True, False]
     assert Message("user", "x") not in episode.turns[1].messages
     assert replay(episode, how="model").ok
+
+
+def differing(was: Episode, now: Episode) -> Divergence | None:
+    return compared(was, now, Ruler(), exhausted=False)[1]
+
+
+def test_one_character_of_a_prompt_is_quoted_wherever_it_stands(refined: Episode) -> None:
+    opening = refined.turns[0].messages[-1].content
+    long = other(refined, 0, messages=(Message("user", "x" * 5_000 + "a"),))
+    longer = other(refined, 0, messages=(Message("user", "x" * 5_000 + "b"),))
+    found = differing(long, longer)
+    assert found is not None
+    assert found.told == f"line 1 is '…{'x' * 40}b', not '…{'x' * 40}a'"
+    for added, told_ in (
+        ("\n", "its lines end otherwise"),
+        ("\n\n", f"line {len(opening.splitlines()) + 1} is gone: ''"),
+    ):
+        last = replace(refined.turns[0].messages[-1], content=opening.rstrip("\n") + added)
+        bare = replace(last, content=opening.rstrip("\n"))
+        found = differing(other(refined, 0, messages=(last,)), other(refined, 0, messages=(bare,)))
+        assert found is not None
+        assert found.told == told_
+
+
+def test_results_feedback_and_which_tests_passed_are_compared(refined: Episode) -> None:
+    report = refined.turns[1].tests
+    assert report is not None
+    renamed = replace(report, cases=tuple(replace(c, expression="x == 1") for c in report.cases))
+    for fields, part, words in (
+        ({"result": None}, "cell", "a cell was run, and none had been"),
+        ({"feedback": "All is well."}, "feedback", "its feedback is another one"),
+        ({"tests": renamed}, "verdict", "other tests passed"),
+    ):
+        found = differing(other(refined, 1, **fields), refined)
+        assert found is not None
+        assert (found.turn, found.part, found.told) == (2, part, words)
+
+
+def test_a_clean_replay_says_which_outputs_it_could_not_compare(refined: Episode) -> None:
+    """Nor does a record's timeout that is none keep it from running."""
+    result = refined.turns[1].result
+    assert result is not None
+    changed = other(refined, 1, result=replace(result, notes=(RERUN,)))
+    replayed = replay(replace(changed, settings={"timeout": "soon"}))
+    assert replayed.ok
+    assert [step.told for step in replayed.steps] == ["same", "same after lost output", "same"]
+    none = replace(refined, turns=tuple(replace(turn, accepted=False) for turn in refined.turns))
+    assert list(told(replay(none)))[-1] == "No attempt was accepted; the setup went as recorded."
+
+
+def test_settings_that_no_loop_has_are_refused(refined: Episode) -> None:
+    settings = {**refined.settings, "rules": {"patience": 1, "charm": 2}}
+    with pytest.raises(UsageError, match="its settings are none that refine or solve has"):
+        replay(replace(refined, settings=settings), how="model")

@@ -27,6 +27,7 @@ Notebook = dict[str, Any]
 
 EDITED = "the cell was edited or removed in the notebook; this is the recorded source"
 RERUN = "the cell was run again or cleared in the notebook; long recorded outputs are lost"
+OTHERS = "the notebook shows other outputs: edited, or of another run; these are the recorded ones"
 
 
 def to_notebook(episode: Episode, *, name: str = "episode.ipynb") -> Notebook:
@@ -246,22 +247,49 @@ def _long_outputs(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _compared(episode: Episode, found: list[dict[str, Any]]) -> Episode:
-    """Note on each accepted turn where its cell was edited or taken away."""
-    sources: dict[str, str] = {}
+    """Note on each accepted turn where its cell was edited or taken away, or shows other outputs."""
+    ours: dict[str, dict[str, Any]] = {}
     for cell in found:
         # A copied cell keeps its id in some editors; the first one is ours.
-        sources.setdefault(str(cell.get("id")), cell["source"])
-    others = {cell["source"] for cell in found}
+        ours.setdefault(str(cell.get("id")), cell)
+    # Some tools take ids away, or give new ones: then the source tells which cell it is.
+    others = {cell["source"]: cell for cell in reversed(found)}
 
-    def stands(cell_id: str, source: str) -> bool:
-        # Some tools take ids away, or give new ones: then the source tells which cell it is.
-        return sources[cell_id] == source if cell_id in sources else source in others
+    def noted(turn: Turn, cell_id: str) -> Turn:
+        cell = ours.get(cell_id) or others.get(_source(turn))
+        if cell is None or cell["source"] != _source(turn):
+            return _noted(turn, EDITED)
+        return turn if _shows(cell, turn) else _noted(turn, OTHERS)
 
     turns = [
-        _noted(turn, EDITED) if turn.accepted and not stands(cell_id, _source(turn)) else turn
+        noted(turn, cell_id) if turn.accepted else turn
         for turn, cell_id in zip(episode.turns, cells.turn_ids(episode), strict=True)
     ]
     return replace(episode, turns=tuple(turns))
+
+
+def _shows(cell: Mapping[str, Any], turn: Turn) -> bool:
+    """Tell whether a cell has the outputs of a turn; one that was cleared claims nothing."""
+    if turn.result is None or RERUN in turn.result.notes or not cell["outputs"]:
+        return True
+    recorded = [_joined_output(form.output(each)) for each in turn.result.outputs]
+    return _plain(cell["outputs"]) == _plain(recorded)
+
+
+def _plain(outputs: list[dict[str, Any]]) -> list[Any]:
+    """Give what outputs say: streams in one piece, and nothing of counts and metadata."""
+    plain: list[Any] = []
+    for output in outputs:
+        stream = output.get("name") if output.get("output_type") == "stream" else None
+        if stream is not None and plain and plain[-1][0] == stream:
+            plain[-1] = (stream, plain[-1][1] + output["text"])
+        elif stream is not None:
+            plain.append((stream, output["text"]))
+        else:
+            data = {mime: value for mime, value in output["data"].items() if mime != form.WIDGET}
+            error = output.get("ename"), output.get("evalue")
+            plain.append((None, data, error))
+    return plain
 
 
 def _noted(turn: Turn, note: str) -> Turn:

@@ -110,7 +110,9 @@ def _mime(mime: str, value: Any) -> Any:
     """Give a value as the notebook format wants it: JSON for JSON types, text for others."""
     if is_json(mime):
         return _json(value, default=clean(repr(value)))
-    return clean(value if isinstance(value, str) else json.dumps(value, default=repr))
+    if not isinstance(value, str):  # sorted, as a file's keys are
+        value = json.dumps(value, default=repr, sort_keys=True)
+    return clean(value)
 
 
 def _json(value: Any, *, default: Any) -> Any:

@@ -216,18 +216,6 @@ HARMLESS: dict[str, Change] = {
     ),
     "with what are no cells": lambda made: made["cells"].extend(["x", 3, None, [], {}]),
     "with outputs that are none": lambda made: _of_code(made, outputs=None),
-    "with odd outputs": lambda made: _of_code(
-        made,
-        outputs=[
-            "x",
-            None,
-            {"output_type": "stream", "name": "stdout", "text": None},
-            {"output_type": "display_data", "data": None, "metadata": {}},
-            {"output_type": "display_data", "data": {"text/plain": [None, "x"]}, "metadata": {}},
-            {"output_type": "error", "ename": "E", "evalue": None, "traceback": None},
-            {"output_type": "error", "ename": "E", "evalue": "", "traceback": "line"},
-        ],
-    ),
     "with an output of 20 MB": lambda made: made["cells"].append(
         {
             "cell_type": "code",
@@ -252,6 +240,18 @@ EDITS: dict[str, Change] = {
     "without cells": lambda made: made.update(cells=[]),
     "with cells that are none": lambda made: made.update(cells=None),
     "without a place for cells": lambda made: made.pop("cells"),
+    "with odd outputs": lambda made: _of_code(
+        made,
+        outputs=[
+            "x",
+            None,
+            {"output_type": "stream", "name": "stdout", "text": None},
+            {"output_type": "display_data", "data": None, "metadata": {}},
+            {"output_type": "display_data", "data": {"text/plain": [None, "x"]}, "metadata": {}},
+            {"output_type": "error", "ename": "E", "evalue": None, "traceback": None},
+            {"output_type": "error", "ename": "E", "evalue": "", "traceback": "line"},
+        ],
+    ),
     "of an old format": _saved_as_3,
 }
 """Changes that the record notes on its accepted attempt."""
@@ -321,7 +321,8 @@ def test_a_record_with_other_cells_tells_what_was_recorded_and_that_they_are_oth
     found = notebook.load(record)
     first, second = found.turns
     assert second.result is not None
-    assert second.result.notes == (document.EDITED,)
+    note = document.OTHERS if change == "with odd outputs" else document.EDITED
+    assert second.result.notes == (note,)
     noted = replace(second, result=replace(second.result, notes=()))
     assert replace(found, turns=(first, noted)) == repaired
     shown(record, tmp_path / "elsewhere", capsys)

@@ -131,6 +131,21 @@ def test_an_edited_cell_is_noticed_and_the_recorded_source_stays(repaired: Episo
     assert turn.result.notes == (document.EDITED,)
 
 
+def test_other_outputs_are_noticed_and_the_recorded_ones_stay(repaired: Episode) -> None:
+    made = notebook.to_notebook(repaired)
+    cell = next(cell for cell in made["cells"] if cell["id"] == "s01-a02")
+    printed, *more = cell["outputs"]
+    assert printed["text"] == "mean 4.0\n"
+    halves = [{**printed, "text": part} for part in ("mean ", "4.0\n")]
+    cell["outputs"], cell["execution_count"] = [*halves, *more], 7  # as another tool may save them
+    assert notebook.from_notebook(made) == repaired
+    cell["outputs"] = [{**printed, "text": "mean 5.0\n"}, *more]
+    turn = notebook.from_notebook(made).turns[1]
+    assert turn.result is not None
+    assert turn.result.text.startswith("mean 4.0\n")
+    assert turn.result.notes == (document.OTHERS,)
+
+
 def test_a_removed_cell_is_noticed_and_cells_of_a_persons_own_are_not_minded(
     repaired: Episode,
 ) -> None:

@@ -247,7 +247,7 @@ def _long_outputs(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _compared(episode: Episode, found: list[dict[str, Any]]) -> Episode:
-    """Note on each accepted turn where its cell was edited or taken away, or shows other outputs."""
+    """Note on each accepted turn where its cell is gone, was edited, or shows other outputs."""
     ours: dict[str, dict[str, Any]] = {}
     for cell in found:
         # A copied cell keeps its id in some editors; the first one is ours.

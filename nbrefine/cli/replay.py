@@ -91,19 +91,16 @@ def replay(
 
     def run(path: Path, tell: Callable[[str], None]) -> Replay:
         with _folder_of(path, examples) as cwd:
-            return _replayed(path, cwd, tell)
-
-    def _replayed(path: Path, cwd: Path | None, tell: Callable[[str], None]) -> Replay:
-        return rerun.replay(
-            path,
-            cwd=cwd,
-            how=how,  # type: ignore[arg-type]  # it is checked there
-            compare=compare,  # type: ignore[arg-type]
-            rtol=rtol,
-            kernel=kernel,
-            timeout=timeout,
-            on_cell=tell,
-        )
+            return rerun.replay(
+                path,
+                cwd=cwd,
+                how=how,  # type: ignore[arg-type]  # it is checked there
+                compare=compare,  # type: ignore[arg-type]
+                rtol=rtol,
+                kernel=kernel,
+                timeout=timeout,
+                on_cell=tell,
+            )
 
     examples = [*map(_example, example or [])]
     named = [*(files or []), *examples]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os.path
 from pathlib import Path
 
-from nbrefine.errors import RecordError, UsageError
-from nbrefine.notebook import load
-from nbrefine.notebook.reading import AnotherKind
+from nbrefine.notebook.folder import records_in
 
 
 def episodes(folder: str | Path) -> list[Path]:
@@ -27,23 +25,4 @@ def episodes(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         return [folder]
-    found = [
-        path
-        for path in sorted(folder.rglob("*.ipynb"))
-        if ".ipynb_checkpoints" not in path.parts and _holds_a_record(path)
-    ]
-    if not found:
-        raise UsageError(
-            f"There is no episode notebook in {folder}", hint="Give the path of an episode"
-        )
-    return found
-
-
-def _holds_a_record(path: Path) -> bool:
-    try:
-        load(path)
-    except AnotherKind:
-        return False
-    except RecordError:  # which is told where it is run
-        return True
-    return True
+    return [path for path, _ in records_in(folder)]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbrefine.errors import RecordError, UsageError
+from nbrefine.errors import RecordError
 from nbrefine.notebook import load, steps, wording
+from nbrefine.notebook.folder import records_in
 from nbrefine.notebook.markdown import shorten, visible
-from nbrefine.notebook.reading import AnotherKind
 from nbrefine.values import Episode
 from nbrefine.views.story import Act, Scene, Story, story
 
@@ -70,21 +70,11 @@ def listed(folder: Path) -> Iterator[str]:
     ------
     UsageError: there is none.
     """
-    found = False
-    for path in sorted(folder.rglob("*.ipynb")):
-        if ".ipynb_checkpoints" in path.parts or not path.is_file():
-            continue
-        try:
-            episode, found = load(path), True
-            yield f"{visible(str(path))}  {visible(wording.verdict(episode))}"
-        except AnotherKind:
-            continue
-        except RecordError as error:
-            yield visible(error.message)
-    if not found:
-        raise UsageError(
-            f"There is no episode notebook in {folder}", hint="Give the path of an episode"
-        )
+    for path, found in records_in(folder):
+        if isinstance(found, RecordError):
+            yield visible(found.message)
+        else:
+            yield f"{visible(str(path))}  {visible(wording.verdict(found))}"
 
 
 def _move(console: Console) -> int | None:

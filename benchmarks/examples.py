@@ -18,11 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from demo import became
+
 from nbrefine import Grader, Sampling, Task, load, refine, save, solve
 from nbrefine.examples import EXAMPLES, path_of
 from nbrefine.models import resolve
 from nbrefine.stopping import StopRule
-from nbrefine.values import Episode, GradeNote, Turn
+from nbrefine.values import Episode, GradeNote
 
 MODEL = "local:qwen2.5-coder-1.5b"
 HERE = Path(__file__).parent
@@ -217,16 +219,6 @@ def line(name: str) -> str:
         ", ".join(became(turn) for turn in episode.turns),
     )
     return f"| {' | '.join(map(str, cells))} |"
-
-
-def became(turn: Turn) -> str:
-    if turn.result is None:
-        return turn.verdict
-    if turn.result.error is not None:
-        return f"`{turn.result.error}`".replace("|", "\\|").replace("\n", " ")
-    if turn.tests is not None:
-        return f"{turn.tests.passed}/{turn.tests.total} tests"
-    return turn.result.status
 
 
 if __name__ == "__main__":

@@ -128,10 +128,10 @@ def _folder_of(path: Path, examples: Sequence[Path]) -> Iterator[Path | None]:
         yield None
         return
     from nbrefine.notebook import load
-    from nbrefine.rerun.model import copied
+    from nbrefine.rerun.folders import working_copy
 
     with tempfile.TemporaryDirectory(prefix="nbrefine-example-") as folder:
-        yield copied(load(path), path.parent, Path(folder))
+        yield working_copy(load(path), path.parent, Path(folder))
 
 
 def _episodes(named: Sequence[Path]) -> Iterator[Path]:

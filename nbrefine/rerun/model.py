@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from nbrefine.models.recorded import RecordedModel
 from nbrefine.notebook.cells import turn_ids
 from nbrefine.rerun.comparing import Ruler
 from nbrefine.rerun.diverging import compared
+from nbrefine.rerun.folders import working_copy
 from nbrefine.rerun.results import Replay
 from nbrefine.rerun.session import Place
 from nbrefine.rerun.versions import compare_packages
@@ -43,7 +43,7 @@ def run_loop(episode: Episode, ruler: Ruler, place: Place) -> Replay:
     model = _Following(episode, place.on_cell)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nbrefine-replay-"))
-        work = copied(episode, Path(place.cwd or "."), Path(folder))
+        work = working_copy(episode, Path(place.cwd or "."), Path(folder))
         if place.timeout is not None:
             settings = {**episode.settings, "timeout": place.timeout}
             episode = replace(episode, settings=settings)
@@ -137,24 +137,6 @@ class _Following:
 
     async def aclose(self) -> None:
         """Do nothing: a record holds nothing."""
-
-
-def copied(episode: Episode, folder: Path, temporary: Path) -> Path:
-    """Give a folder of its own with the data, so that nothing else is there and nothing is lost."""
-    up = max((Path(name).parts.count("..") for name in episode.task.files), default=0)
-    work = temporary.joinpath(*["within"] * up, "work")
-    work.mkdir(parents=True)
-    for name in episode.task.files:
-        if Path(name).is_absolute():
-            continue
-        if not (folder / name).is_file():
-            raise UsageError(
-                f"There is no data file {folder / name}", hint="Give the folder that has it: cwd="
-            )
-        place = work / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / name, place)
-    return work
 
 
 def _refining(episode: Episode, model: _Following, work: Path, kernel: str | None) -> EpisodeRun:

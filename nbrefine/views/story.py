@@ -82,6 +82,11 @@ class Scene:
         return wording.diff(self.before, self.turn) if self.before is not None else ""
 
     @property
+    def hunks(self) -> str:
+        """The same without its two lines that name what is compared."""
+        return self.changes.partition("\n")[2].partition("\n")[2]
+
+    @property
     def repeats(self) -> bool:
         """Whether the code is the same as that of the attempt before."""
         return self.before is not None and self.before.code == self.code

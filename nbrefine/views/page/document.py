@@ -82,7 +82,7 @@ def _shots(told: Story, passages: Passages, drawing: Drawing) -> Iterator[Shot]:
     prompts, frames = Prompts(passages), Frames()
     for scene in told.scenes:
         prompt = prompts.draw(scene.prompt) if scene.prompt else None
-        code, changes = shown(scene.code, CODE), shown(_body(scene.changes), CODE)
+        code, changes = shown(scene.code, CODE), shown(scene.hunks, CODE)
         place = scene.place[0].lower() + scene.place[1:]
         passages.add(code, f"{scene.key}-code", f"the code of {place}")
         blocks = [
@@ -108,11 +108,6 @@ def _shots(told: Story, passages: Passages, drawing: Drawing) -> Iterator[Shot]:
             drawn,
             prompt,
         )
-
-
-def _body(changes: str) -> str:
-    """Leave out the two lines that name what is compared; the page says it in its own words."""
-    return "\n".join(changes.split("\n")[2:])
 
 
 def _counted(changes: str) -> str:

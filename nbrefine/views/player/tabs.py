@@ -73,7 +73,7 @@ def _diff(_: Act, scene: Scene) -> Iterator[Markup]:
         yield paragraph(f"The code is the same as in attempt {scene.before.attempt}.")
     else:
         yield paragraph(f"Changes since attempt {scene.before.attempt}", "label")
-        changes = shown(scene.changes.split("\n", 2)[-1], CODE)  # the label says what is compared
+        changes = shown(scene.hunks, CODE)
         yield box(highlight.diff(changes), "Changes", kind="changes", plain=changes)
 
 
@@ -115,7 +115,8 @@ def _prompt(_: Act, scene: Scene) -> Iterator[Markup]:
 
 
 def _message(number: int, message: Message, *, opened: bool) -> Markup:
-    pictures = f", with {len(message.images)} pictures" if message.images else ""
+    count = len(message.images)
+    pictures = f", with {count} picture{'' if count == 1 else 's'}" if count else ""
     return Markup("<details{}><summary>Message {}: {}{}</summary>{}</details>").format(
         Markup(" open") if opened else "",
         number,

@@ -38,7 +38,7 @@ async def borrow(session: Session, kernel: Kernel, names: tuple[str, ...]) -> tu
     ------
     UsageError: one cannot be copied.
     """
-    copied = await kernel.copy_variables(names, session.kernel)
+    copied = await kernel.copy_variables(names, session.kernel, every=True)
     if copied.failed:
         name, why = next(iter(copied.failed.items()))
         raise UsageError(f"{name} cannot be lent: {why}", hint="Leave it out, or make it anew")

@@ -309,12 +309,15 @@ class Kernel(Closing):
 
         return Run(work())
 
-    def copy_variables(self, names: Sequence[str], to: Kernel) -> Run[Copied]:
+    def copy_variables(
+        self, names: Sequence[str], to: Kernel, *, every: bool = False
+    ) -> Run[Copied]:
         """Copy variables by value into another kernel, where a branch cannot be had.
 
         Parameters
         ----------
         names: what to copy; what cannot be copied is named in the result with its reason.
+        every: whether nothing is copied where one of them cannot be.
 
         Raises
         ------
@@ -324,7 +327,7 @@ class Kernel(Closing):
         """
         from nbrefine.kernel.state.transfer import copy_variables
 
-        return Run(copy_variables(self.core, to.core, names))
+        return Run(copy_variables(self.core, to.core, names, every=every))
 
     def files(self) -> Run[FileChanges | None]:
         """Tell what a branch has done to the working folder and holds back; None otherwise.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import queue
+import re
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,6 +26,8 @@ T = TypeVar("T")
 Job = Callable[[], None]
 
 _LINES = 1500  # characters in which a change is told
+_NAMES = 5  # that were compared in part, and are told
+_WORD = re.compile(r"\w+")
 
 
 class MainThread:
@@ -82,6 +85,19 @@ class Attempt:
         """What the cell would change; None where nobody can tell any more."""
         return changes(self.before, self.after) if self.after is not None else None
 
+    @property
+    def partly(self) -> tuple[str, ...]:
+        """Names that seem unchanged and were compared in part only; all where nothing changed.
+
+        Where something has, those that stand in the cell.
+        """
+        change = self.change
+        if change is None or not change.partly:
+            return ()
+        words = set(_WORD.findall(self.source))
+        named = tuple(name for name in change.partly if name in words)
+        return named if named or change.names else change.partly
+
     def describe(self) -> str:
         """Say in a few lines what became of the cell and what it would change."""
         same = "nothing" if self.untouched else "no variable"
@@ -118,8 +134,21 @@ class Attempt:
         if self.result.exited:
             return "calls exit() or quit(), which would end this kernel."
         told = describe(self.change, limit=_LINES) if self.change is not None else ""
-        change = f"would change:\n{told}" if told else "would change no variable."
+        partly = in_part(self.partly)
+        if told:
+            change = "\n".join(filter(None, (f"would change:\n{told}", partly)))
+        else:
+            seen = f", as far as was seen; {partly}" if partly else ""
+            change = f"would change no variable{seen}."
         return _ENDINGS.get(self.result.status, change)
+
+
+def in_part(names: Sequence[str]) -> str:
+    """Say which names were compared in part; "" where there are none."""
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"compared only in part: {', '.join(names[:_NAMES])}{more}"
 
 
 _ENDINGS = {

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from nbrefine.bindings import Binding, NameChange
 from nbrefine.magics.asking import Refusal
-from nbrefine.magics.attempt import Attempt
+from nbrefine.magics.attempt import Attempt, in_part
 from nbrefine.magics.hosting import interruptible
 from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import one_line
@@ -122,12 +122,14 @@ class Choice:
 
 def _table(tried: Attempt) -> str:
     """Give the names that would change, as HTML."""
-    change = tried.change
+    change, partly = tried.change, escape(in_part(tried.partly))
     if change is None or not change.names:
-        return "<p>No variable would change.</p>"
+        seen = f", as far as was seen; {partly}" if partly else ""
+        return f"<p>No variable would change{seen}.</p>"
     rows = "".join(map(_row, change.names[:_ROWS]))
     more = len(change.names) - _ROWS
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
+    rest += f"<p>{partly[0].upper()}{partly[1:]}.</p>" if partly else ""
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Name", "Change", "Now", "If kept"))
     return (
         "<table><caption>What would change</caption>"

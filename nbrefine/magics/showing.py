@@ -28,6 +28,8 @@ SHOWN = frozenset(
 _HELD = 10_000_000  # characters that are held back before all of it is let go
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+_CELL_FILE = re.compile(r"(?<=[/\\]ipykernel_)\d+(?=[/\\]\d+\.py)")
+"""The number of a process, in the name that a warning gives to a cell."""
 
 
 def show(kernel: Any, kind: str, content: dict[str, Any]) -> None:
@@ -83,7 +85,7 @@ def _displayed(display: Display) -> str:
 
 
 def _plain(text: str) -> str:
-    return _ADDRESS.sub("0x…", text)
+    return _CELL_FILE.sub("…", _ADDRESS.sub("0x…", text))
 
 
 class Withheld:

@@ -148,7 +148,7 @@ async def _kernels(
         ignore=within(folder, paths_of(request.record)),
     )
     stack.push_async_callback(kernel.aclose)
-    copied = await this.copy_variables(request.use, kernel)
+    copied = await this.copy_variables(request.use, kernel, every=True)
     for name, why in copied.failed.items():
         raise UsageError(f"{name} cannot be lent: {why}", hint="Leave it out, or make it anew")
     return kernel, None

@@ -46,6 +46,13 @@ def test_keep_runs_the_cell_once_and_leaves_text(front: Client) -> None:
     assert front.run("rows, rows is same, extra") == "([1, 2], True, 'new')"
 
 
+def test_what_was_compared_in_part_is_named_above_the_buttons(front: Client) -> None:
+    front.run("drawn = (n for n in range(9))")
+    tried(front, "first = next(drawn)")
+    assert any("Compared only in part: drawn." in text for text in front.texts())
+    pressed(front, "Discard", "Discarded.")
+
+
 def test_discard_forgets_it(front: Client) -> None:
     front.run("kept = [1]")
     tried(front, "kept.clear()")

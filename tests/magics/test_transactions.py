@@ -62,6 +62,25 @@ def test_a_discarded_cell_leaves_nothing(kernel: Kernel) -> None:
     assert "there is nothing to keep: the last attempt was discarded" in again.text
 
 
+def test_what_was_compared_in_part_is_not_called_unchanged(kernel: Kernel) -> None:
+    run(kernel, "drawn = (n for n in range(9)); count = 0")
+    assert run(kernel, "%%try\n_ = next(drawn)").text == (
+        f"{ASIDE}would change no variable, as far as was seen; compared only in part: drawn.\n"
+        f"{CHOICE}"
+    )
+    both = f"{ASIDE}would change:\nchanged: count int 0 -> 1\n"
+    named = f"{both}compared only in part: drawn\n{CHOICE}"
+    assert run(kernel, "%%try\ncount += 1; _ = next(drawn)").text.endswith(named)
+    assert run(kernel, "%%try\ncount += 1").text.endswith(f"{both}{CHOICE}")
+    run(kernel, "%discard\ndel drawn, count")
+
+
+def test_a_warning_names_another_file_in_a_branch_and_is_the_same_output(kernel: Kernel) -> None:
+    tried = run(kernel, "%%try\nimport warnings; warnings.warn('old', stacklevel=1); told = 1")
+    assert "UserWarning: old" in tried.text
+    assert run(kernel, "%keep").text == "Kept: the cell has run here.\n"
+
+
 def test_outputs_come_while_the_cell_runs(kernel: Kernel, tmp_path: Path) -> None:
     """The cell ends only after its first line was seen here."""
     seen = tmp_path / "seen"

@@ -28,6 +28,8 @@ DIGITS = 10
 """Characters up to which a number of a table is shown as it is."""
 COUNTABLE = 5_000_000
 """Cells of a table up to which missing values are counted."""
+LOOKED_AT = 10_000
+"""Evenly spaced values of each column by which the missing ones of a larger table are judged."""
 
 _NOT_THE_USERS = re.compile(r"_{1,3}|_\d+|_i{1,3}|_i\d+|_[iod]h|_exit_code|__.*__")
 """Names of IPython's history and last results, and Python's own."""
@@ -161,11 +163,10 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
     counted = rows * columns <= COUNTABLE
     names = frame.columns[:KEYS].tolist()
     arrays = _columns(frame, min(columns, COLUMNS))
-    complete = _complete(frame) if counted else range(columns)
+    complete = _complete(frame) if counted else ()
     parts = []
     for place, (name, array) in enumerate(zip(names, arrays)):  # noqa: B905  `strict` is younger
-        missing = 0 if place in complete else _missing(array)
-        told = f", {missing:,} missing" if missing else ""
+        told = "" if place in complete else _lacking(array, counted=counted)
         parts.append(f"{_label(name)} ({dtype_name(array.dtype)}{told})")
     detail = ", ".join(parts) + _more(columns - len(parts), "columns")
     if not is_from(frame.index, "pandas", "RangeIndex"):
@@ -206,6 +207,16 @@ def _complete(frame: Any) -> Container[int]:
                 if least == least:  # noqa: PLR0124
                     found.update(block.mgr_locs)
     return found
+
+
+def _lacking(array: Any, *, counted: bool) -> str:
+    """Say how many values of a column are missing: counted, or judged by some of them."""
+    if counted:
+        missing = _missing(array)
+        return f", {missing:,} missing" if missing else ""
+    some = array[:: max(len(array) // LOOKED_AT, 1)]
+    missing = _missing(some)
+    return f", about {max(100 * missing / len(some), 0.1):.1f} % missing" if missing else ""
 
 
 def _missing(array: Any) -> int:
@@ -262,12 +273,12 @@ def _pandas_series(series: Any) -> dict[str, Any]:
 
 
 def _values(told: Any, array: Any, size: int) -> dict[str, Any]:
-    missing = _missing(array) if len(array) <= COUNTABLE else 0
+    lacking = _lacking(array, counted=len(array) <= COUNTABLE)
     name = f", name {_label(told.name)}" if told.name is not None else ""
     return {
         "shape": [len(array)],
         "size": size,
-        "detail": f"{dtype_name(array.dtype)}{f', {missing:,} missing' if missing else ''}{name}",
+        "detail": f"{dtype_name(array.dtype)}{lacking}{name}",
         "preview": _row(_first(array, 5)) + _more(len(array) - 5, "values"),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,23 +13,31 @@ from IPython.core.getipython import get_ipython
 
 from .guard import kind_name
 from .link import Emit
+from .listing import shape
 
 
-def dump(emit: Emit, path: str, names: list[str], limit: int) -> dict[str, Any]:
+def dump(
+    emit: Emit, path: str, names: list[str], limit: int, every: bool = False
+) -> dict[str, Any]:
     """Write variables, those that share a part together with it.
 
     Gives the bytes that each name took, in the file's order, and why others could not be
     written; nothing where the file's folder is not to be seen from here.  A name that fails is
     left out and the rest is written anew: half an object would shift the references of all that
-    follows.
+    follows.  With `every` it ends with the first that fails, and begins with the smallest, so that
+    nobody waits for what is large and then thrown away.
     """
     if not Path(path).parent.is_dir():
         return {}
     namespace = _namespace()
     failed = {name: "there is no such name" for name in names if name not in namespace}
+    if every:
+        names = sorted(names, key=lambda name: _items(namespace.get(name)))
     pickler_class = _pickler_class()
     while True:
         sizes: dict[str, int] = {}
+        if every and failed:
+            return {"sizes": sizes, "failed": failed}
         with Path(path).open("wb") as file:
             bounded = _Bounded(file, limit)
             pickler = pickler_class(bounded, protocol=5)
@@ -68,6 +77,14 @@ def _namespace() -> dict[str, Any]:
     assert shell is not None  # this runs in a kernel
     namespace: dict[str, Any] = shell.user_ns
     return namespace
+
+
+def _items(value: Any) -> int:
+    """Say how many items a table, an array or a container has."""
+    try:
+        return math.prod(shape(value) or ())
+    except Exception:  # noqa: BLE001  a foreign class may raise anything
+        return 0
 
 
 class _Bounded:

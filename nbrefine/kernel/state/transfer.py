@@ -36,7 +36,12 @@ class Copied:
 
 
 async def copy_variables(
-    source: Core, target: Core, names: Sequence[str], *, limit: int = LIMIT
+    source: Core,
+    target: Core,
+    names: Sequence[str],
+    *,
+    limit: int = LIMIT,
+    every: bool = False,
 ) -> Copied:
     """Copy variables by value from one Python kernel of this host into another.
 
@@ -48,6 +53,7 @@ async def copy_variables(
     ----------
     names: what to copy, each name once.
     limit: bytes that all of it may take; a variable that does not fit is named in `failed`.
+    every: whether nothing is copied where one of them cannot be.
 
     Raises
     ------
@@ -61,7 +67,9 @@ async def copy_variables(
         failed: dict[str, str] = {}
         while True:
             wanted = [name for name in names if name not in failed]
-            told = await ask(source, "transfer", "dump", str(file), wanted, limit, timeout=_SECONDS)
+            told = await ask(
+                source, "transfer", "dump", str(file), wanted, limit, every, timeout=_SECONDS
+            )
             if not told:
                 raise KernelError(
                     "The kernel runs on another host or in a container, so files cannot be shared",
@@ -69,11 +77,15 @@ async def copy_variables(
                 )
             failed.update(told["failed"])
             sizes: dict[str, int] = told["sizes"]
+            if every and failed:
+                return Copied({}, failed)
             unread: dict[str, str] = await ask(
                 target, "transfer", "load", str(file), list(sizes), timeout=_SECONDS
             )
             if not unread:
                 return Copied(sizes, {name: failed[name] for name in names if name in failed})
             failed.update(unread)
+            if every:
+                return Copied({}, failed)
     finally:
         folder.remove()

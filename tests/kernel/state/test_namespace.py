@@ -44,6 +44,21 @@ def test_missing_values_are_counted_by_column_beside_infinite_ones(kernel: Kerne
     )
 
 
+def test_missing_values_of_what_is_too_large_to_count_are_judged_by_a_sample(
+    kernel: Kernel,
+) -> None:
+    found = listed(
+        kernel,
+        "import numpy as np, pandas as pd\n"
+        "half = np.zeros(5_000_001, np.float16); half[:50_000] = np.nan\n"
+        "large = pd.DataFrame({'a': half, 'b': np.zeros(len(half), np.int8)})\n"
+        "column = large['a']",
+    )
+    kernel.run("del half, large, column").result()
+    assert found["large"].detail == "a (float16, about 1.0 % missing), b (int8)"
+    assert found["column"].detail == "float16, about 1.0 % missing, name a"
+
+
 def test_a_frame_tells_shape_columns_types_missing_values_and_two_rows(kernel: Kernel) -> None:
     frame = listed(
         kernel,

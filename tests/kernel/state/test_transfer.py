@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ def kernels() -> Iterator[tuple[Kernel, Kernel]]:
         yield source, target
 
 
-def copied(kernels: tuple[Kernel, Kernel], names: Sequence[str], **limits: int) -> Copied:
+def copied(kernels: tuple[Kernel, Kernel], names: Sequence[str], **settings: Any) -> Copied:
     source, target = kernels
-    return Run(copy_variables(source.core, target.core, names, **limits)).result()
+    return Run(copy_variables(source.core, target.core, names, **settings)).result()
 
 
 def test_what_two_variables_share_is_shared_in_the_copy(kernels: tuple[Kernel, Kernel]) -> None:
@@ -75,3 +76,22 @@ def test_a_variable_above_the_limit_is_named(kernels: tuple[Kernel, Kernel]) -> 
     assert list(told.sizes) == ["small", "tiny"]
     assert told.failed == {"large": "the variables take more than 1,000 bytes"}
     assert target.run("large").result().text == "'kept'\n"
+
+
+def test_nothing_is_copied_where_all_is_wanted_and_one_cannot_be(
+    kernels: tuple[Kernel, Kernel],
+) -> None:
+    """The large one, which comes last, is not even written: pickling it would leave a mark."""
+    source, target = kernels
+    source.run(
+        "class Slow:\n"
+        "    def __reduce__(self):\n"
+        "        written.append(1)\n"
+        "        return list, ()\n"
+        "written = []; table = [Slow(), Slow()]; stream = (n for n in [1])"
+    ).result()
+    told = copied(kernels, ["table", "stream"], every=True)
+    assert told.sizes == {}
+    assert list(told.failed) == ["stream"]
+    assert source.run("written").result().text == "[]\n"
+    assert "'table'" not in target.run("dir()").result().text

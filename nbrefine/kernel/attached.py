@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from nbrefine.errors import BranchRefused, KernelError
 from nbrefine.kernel.core import Core
-from nbrefine.kernel.helper import ask
+from nbrefine.kernel.helper import ask, install_here
 from nbrefine.kernel.inside.branching import wire
 from nbrefine.kernel.inside.checkpoint import load
 from nbrefine.kernel.lineage import Lineage
@@ -171,6 +171,7 @@ class Here(Link):
 
         def fork() -> None:
             try:
+                install_here()
                 answer.set_result(load(_FOLDER, "incell").checkpoint(far, folder=str(folder)))
             except BaseException as error:  # noqa: BLE001 - it is the portal's to handle
                 answer.set_exception(error)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -123,6 +124,13 @@ async def call(
             return Answer(installed)
         answer = await _execute(core, source, timeout, on_message)
     return answer
+
+
+def install_here() -> None:
+    """Bring the modules to this very process, so that none of its copies has to be sent them."""
+    name, install = _package()
+    if name not in sys.modules:
+        eval(install)  # noqa: S307 - it is ours
 
 
 async def ask(

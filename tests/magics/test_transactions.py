@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from nbconvert.preprocessors import ExecutePreprocessor
 
 from nbrefine.files import FileChanges
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, helper
 from nbrefine.kernel.state.digest import Snapshot
 from nbrefine.magics.attempt import Attempt
 from nbrefine.outputs import CellResult, Display, Failure, Output, Stream
@@ -50,6 +50,14 @@ def test_a_tried_cell_changes_nothing_until_it_is_kept(kernel: Kernel) -> None:
     )
     assert run(kernel, "%keep").text == "Kept: the cell has run here.\n"
     assert value(kernel, "prices, same is prices, runs, mean") == "([3, 4, 5], True, 1, 4.0)"
+
+
+def test_a_branch_finds_the_modules_that_look_at_it(kernel: Kernel) -> None:
+    """To send and compile them takes longer than all else of a short cell."""
+    run(kernel, "%%try\n1")
+    run(kernel, "%discard")
+    name, _ = helper._package()
+    assert value(kernel, f"import sys; {name!r} in sys.modules") == "True"
 
 
 def test_a_discarded_cell_leaves_nothing(kernel: Kernel) -> None:

@@ -59,13 +59,13 @@ Compose = Callable[[State, Episode], Sequence[Message]]
 
 
 _DOING = {
-    "starting": "starting the kernel",
+    "starting": "getting the kernel ready",
     "paused": "paused",
     "asking": "asking the model",
     "running": "running the code",
     "testing": "running the tests",
     "ended": "closing the record",
-    "closing": "closing the kernel",
+    "closing": "letting go of the kernel",
 }
 
 

@@ -19,6 +19,7 @@ from nbrefine.kernel.core import Core
 from nbrefine.kernel.messages.execution import Ticket
 from nbrefine.kernel.state.changes import changes, describe
 from nbrefine.kernel.state.digest import Snapshot, snapshot
+from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import CellResult, Hazard
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ T = TypeVar("T")
 Job = Callable[[], None]
 
 _LINES = 1500  # characters in which a change is told
-_NAMES = 5  # that were compared in part, and are told
+_NAMES = 5  # that are told at once
 _WORD = re.compile(r"\w+")
 
 
@@ -98,6 +99,23 @@ class Attempt:
         named = tuple(name for name in change.partly if name in words)
         return named if named or change.names else change.partly
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Which columns of tables would come and go: "columns of df: new z; gone x"."""
+        if self.after is None:
+            return ()
+        were, told = _columns(self.before), []
+        for name, now in _columns(self.after).items():
+            before = were.get(name, now)
+            moved = {
+                "new": [each for each in now if each not in before],
+                "gone": [each for each in before if each not in now],
+            }
+            parts = (f"{how} {_several(those)}" for how, those in moved.items() if those)
+            if said := "; ".join(parts):
+                told.append(f"columns of {name}: {said}")
+        return tuple(told)
+
     def describe(self) -> str:
         """Say in a few lines what became of the cell and what it would change."""
         same = "nothing" if self.untouched else "no variable"
@@ -136,7 +154,7 @@ class Attempt:
         told = describe(self.change, limit=_LINES) if self.change is not None else ""
         partly = in_part(self.partly)
         if told:
-            change = "\n".join(filter(None, (f"would change:\n{told}", partly)))
+            change = "\n".join(filter(None, (f"would change:\n{told}", *self.columns, partly)))
         else:
             seen = f", as far as was seen; {partly}" if partly else ""
             change = f"would change no variable{seen}."
@@ -147,8 +165,21 @@ def in_part(names: Sequence[str]) -> str:
     """Say which names were compared in part; "" where there are none."""
     if not names:
         return ""
+    return f"compared only in part: {_several(names)}"
+
+
+def _columns(moment: Snapshot) -> dict[str, tuple[str, ...]]:
+    """Give the names of the columns of each table of which all are known."""
+    return {
+        each.name: each.keys
+        for each in moment.variables
+        if each.shape is not None and len(each.shape) == 2 and each.shape[1] == len(each.keys)
+    }
+
+
+def _several(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"compared only in part: {', '.join(names[:_NAMES])}{more}"
+    return f"{', '.join(map(one_line, names[:_NAMES]))}{more}"
 
 
 _ENDINGS = {

@@ -129,6 +129,7 @@ def _table(tried: Attempt) -> str:
     rows = "".join(map(_row, change.names[:_ROWS]))
     more = len(change.names) - _ROWS
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
+    rest += "".join(f"<p>{escape(f'C{each[1:]}')}.</p>" for each in tried.columns)
     rest += f"<p>{partly[0].upper()}{partly[1:]}.</p>" if partly else ""
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Name", "Change", "Now", "If kept"))
     return (

@@ -356,7 +356,7 @@ def test_a_terminal_sees_the_run_live() -> None:
     finally:
         os.close(controller)
     assert process.wait(LIMIT) == 0
-    assert b"starting the kernel" in shown
+    assert b"getting the kernel ready" in shown
     assert b"turn 2" in shown
     assert b"1/1 tests" in shown
 

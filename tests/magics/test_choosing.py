@@ -53,6 +53,14 @@ def test_what_was_compared_in_part_is_named_above_the_buttons(front: Client) -> 
     pressed(front, "Discard", "Discarded.")
 
 
+def test_columns_that_come_and_go_are_named(front: Client) -> None:
+    """The first rows show them only where a table is narrow."""
+    front.run("import pandas as pd; table = pd.DataFrame({'x': [1], 'y': [2]})")
+    tried(front, "table = table.rename(columns={'x': 'z'})")
+    assert any("Columns of table: new z; gone x." in text for text in front.texts())
+    pressed(front, "Discard", "Discarded.")
+
+
 def test_discard_forgets_it(front: Client) -> None:
     front.run("kept = [1]")
     tried(front, "kept.clear()")

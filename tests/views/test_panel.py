@@ -12,10 +12,12 @@ from nbrefine.budget import Budget
 from nbrefine.driver import Activity
 from nbrefine.notebook import wording
 from nbrefine.outputs import CellResult
-from nbrefine.values import Episode, Extraction, Task, Turn, Usage
+from nbrefine.values import Episode, Extraction, Reply, Stop, Task, Turn, Usage
 from nbrefine.views.panel.pace import Pace
 from nbrefine.views.panel.status import sentence, spending
 from nbrefine.views.panel.told import TURNS, told
+from nbrefine.views.player import tabs
+from nbrefine.views.story import story
 from tests.steps import answered
 
 if TYPE_CHECKING:
@@ -34,8 +36,26 @@ def attempt(number: int, code: str = "x = 1") -> Turn:
     )
 
 
+def test_that_a_person_stopped_an_attempt_is_said_once() -> None:
+    unjudged = Extraction("no-code", reason="It was not judged: stopped by a person")
+    turn = Turn(
+        1,
+        reply=Reply("```python\nx = 1\n```"),
+        extraction=unjudged,
+        verdict="infra-error",
+        stopped=True,
+    )
+    episode = Episode(Task("Set x."), turns=(turn,), stop=Stop("stopped", "stopped by a person"))
+    text = told(episode, record=RECORD, name="episode")["text/plain"]
+    assert "- Attempt 1 of 1: not judged (stopped by a person)\n" in text
+    (act,) = story(episode).acts
+    shown = "".join(tabs.TABS["Code"](act, act.scenes[0]))
+    assert "It was not judged: stopped by a person." in shown
+    assert "No code was found" not in shown
+
+
 def test_the_attempt_and_the_time_are_told() -> None:
-    assert sentence(running(None, "starting", 0), 5) == "Starting the kernel, 12 s"
+    assert sentence(running(None, "starting", 0), 5) == "Getting the kernel ready, 12 s"
     one = Episode(Task("x"), turns=(attempt(1),))
     assert sentence(running(one, "testing", 2), 5) == "Attempt 2 of 5, running the tests, 12 s"
     # It has ended, and the next one has not begun.

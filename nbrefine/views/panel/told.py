@@ -103,7 +103,8 @@ def _scenes(scenes: tuple[Scene, ...]) -> Iterator[str]:
             yield f"({len(scenes) - TURNS} more)"
         if len(scenes) > TURNS and TURNS // 2 <= at < len(scenes) - TURNS // 2:
             continue
-        trouble = one_line(scene.trouble or "; ".join(scene.missed[:1]))
+        said = scene.turn.stopped and wording.unjudged(scene.turn)  # by its title
+        trouble = "" if said else one_line(scene.trouble or "; ".join(scene.missed[:1]))
         yield f"{scene.title}{f': {trouble}' if trouble else ''}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from markupsafe import Markup
 
 from nbrefine.bindings import Binding, NameChange
-from nbrefine.notebook import steps
+from nbrefine.notebook import steps, wording
 from nbrefine.notebook.markdown import one_line
 from nbrefine.values import Message
 from nbrefine.views.drawing import highlight
@@ -33,6 +33,8 @@ def _code(_: Act, scene: Scene) -> Iterator[Markup]:
     if scene.code:
         code = shown(scene.code, CODE)
         yield box(highlight.code(code, scene.language), "Code", kind="code", plain=code)
+    elif wording.unjudged(scene.turn):
+        yield paragraph(f"{scene.trouble.removesuffix('.')}.")
     elif scene.turn.kind == "attempt":
         yield paragraph("No code was found in the reply.")
 

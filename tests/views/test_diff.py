@@ -244,6 +244,14 @@ def test_every_end_has_its_words(reason: Any, ended: str) -> None:
     )
 
 
+def test_who_failed_the_grade_has_not_solved_it() -> None:
+    cheat = replace(SHORT, grade=GradeNote("failed", 1, 2))
+    assert diff(cheat, SHORT).sentence.startswith(
+        "B solved it in attempt 2; "
+        "A passed the tests it was shown in attempt 2 and failed its grade. "
+    )
+
+
 def test_an_episode_without_turns_stands_beside_any_other() -> None:
     empty = episode(reason="infra-error")
     compared = diff(empty, SHORT)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nbrefine.notebook.markdown import one_line
 from nbrefine.values import Episode, StopReason
 from nbrefine.views.diff.aligning import merged
-from nbrefine.views.story import Act, Scene
+from nbrefine.views.story import UNMISSED, Act, Scene
 
 if TYPE_CHECKING:
     from nbrefine.views.diff.compared import EpisodeDiff, Pair, Part, StepPair
@@ -71,7 +71,16 @@ def _endings(compared: EpisodeDiff) -> str:
     if ours == theirs:
         return f"Both {ours}."
     told = [f"A {ours}", f"B {theirs}"]
-    return f"{'; '.join(reversed(told) if b.solved and not a.solved else told)}."
+    return f"{'; '.join(reversed(told) if _good(b) and not _good(a) else told)}."
+
+
+def _good(episode: Episode) -> bool:
+    return episode.solved and not _missed(episode)
+
+
+def _missed(episode: Episode) -> bool:
+    """Tell whether there is a grade, which the code that passed what was shown has missed."""
+    return episode.grade is not None and episode.grade.verdict not in UNMISSED
 
 
 def ended(episode: Episode, in_steps: bool) -> str:
@@ -87,7 +96,10 @@ def ended(episode: Episode, in_steps: bool) -> str:
     if episode.stop is None:
         return f"is not at its end after {many}"
     if episode.solved:
-        return f"solved it after {many}" if unit == "turn" else f"solved it in attempt {count:,}"
+        where = f"after {many}" if unit == "turn" else f"in attempt {count:,}"
+        if _missed(episode):
+            return f"passed the tests it was shown {where} and failed its grade"
+        return f"solved it {where}"
     return _ENDED.get(episode.stop.reason, f"ended ({episode.stop.reason}) after {{many}}").format(
         many=many
     )

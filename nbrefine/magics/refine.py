@@ -19,11 +19,7 @@ from nbrefine.magics.request import Request, read, usage
 
 if TYPE_CHECKING:
     from nbrefine.magics.work import Work
-    from nbrefine.rerun import Replay
     from nbrefine.values import Episode
-
-PACKAGES = 8
-"""Packages that are named of those that are not as recorded."""
 
 _CELL = re.compile(r"%%refine(?=\s|$)(.*)", re.DOTALL)
 _BEHIND = re.compile(r"%%(time|timeit|capture|prun)\b.*\n\s*%%refine(?=\s|$)")
@@ -190,26 +186,22 @@ class Refinement(Magics):
 
     @line_magic
     def refine_replay(self, line: str) -> None:
-        """Run the accepted cells of an episode in a fresh kernel, and compare the states.
+        """Run the accepted cells of an episode in a fresh kernel, and compare them with the record.
 
         %refine_replay [--check] [PATH or VARIABLE]    --check fails where they differ
         """
+        from nbrefine.notebook.markdown import visible
         from nbrefine.rerun import replay
+        from nbrefine.rerun.telling import told, verdict
 
         words = line.split(maxsplit=1)
         check = words[:1] == ["--check"]
         with _refusing():
             replayed = replay(self._episode(" ".join(words[1:]) if check else line))
-        width = max((len(step.cell) for step in replayed.steps), default=0)
-        for step in replayed.steps:
-            details = "; ".join(step.details)
-            say(f"{step.cell:<{width}}  {step.verdict}{f': {details}' if details else ''}")
-        for change in replayed.packages[:PACKAGES]:
-            say(str(change))
-        told = _told(replayed)
-        say(told)
+        for each in told(replayed):
+            say(visible(each))
         if check and not replayed.ok:
-            raise Refusal(told)
+            raise Refusal(verdict(replayed))
 
     def _episode(self, named: str) -> Episode | Path:
         """Give the episode that a line names, or the path of one; the newest where it is blank.
@@ -235,15 +227,6 @@ class Refinement(Magics):
         """Stop the work that is under way, if there is any."""
         if self.work is not None:
             self.work.run.stop()
-
-
-def _told(replayed: Replay) -> str:
-    """Say how a replay went."""
-    if (first := replayed.first) is not None:
-        return f"The replay is not as recorded, first at {first.cell}."
-    if not replayed.compared:
-        return "Every cell ran to its end; there was no recorded state to compare with."
-    return f"The accepted cells give the recorded state ({replayed.compared} compared)."
 
 
 @contextlib.contextmanager

@@ -232,7 +232,9 @@ def test_what_was_done_is_told_shown_and_run_again(kernel: Kernel, folder: Path)
         assert "found = 1" in viewed.text
         assert "Attempt 1 of 1: accepted" in viewed.text
     again = run(kernel, "%refine_replay --check episode.ipynb")
-    assert again.text.splitlines()[-1] == "The accepted cells give the recorded state (1 compared)."
+    assert again.text.splitlines()[-1] == (
+        "The accepted cells give the recorded outputs and state (1 compared), and all checks hold."
+    )
     missing = run(kernel, "%refine_replay nowhere.ipynb")
     assert missing.status == "error"
     assert "UsageError: " in missing.text

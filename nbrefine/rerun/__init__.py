@@ -5,23 +5,23 @@ from __future__ import annotations
 from nbrefine.rerun.comparing import Level
 from nbrefine.rerun.replaying import replay
 from nbrefine.rerun.results import (
+    CellVerdict,
     Divergence,
     How,
     PackageChange,
     Replay,
-    State,
+    StateVerdict,
     StepReplay,
-    Verdict,
 )
 
 __all__ = [
+    "CellVerdict",
     "Divergence",
     "How",
     "Level",
     "PackageChange",
     "Replay",
-    "State",
+    "StateVerdict",
     "StepReplay",
-    "Verdict",
     "replay",
 ]

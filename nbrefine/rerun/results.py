@@ -16,7 +16,7 @@ How = Literal["clean", "faithful", "model"]
 rejected attempts too; `model`: the whole loop, with the recorded replies.
 """
 
-Verdict = Literal["same", "same after", "ran", "differs", "error differs", "not run"]
+CellVerdict = Literal["same", "same after", "ran", "differs", "error differs", "not run"]
 """How a cell went.
 
 `same`: outputs, state, files and checks are the recorded ones, as far as they are compared;
@@ -25,11 +25,11 @@ recorded to compare it with; `differs`: outputs, state or files are others, or a
 hold; `error differs`: it did not end as recorded; `not run`: an earlier one had not.
 """
 
-State = Literal["", "same", "same names", "differs"]
+StateVerdict = Literal["", "same", "same names", "differs"]
 """How the session's state compares with the recorded one; "" where it was not compared, and
 `same names` where values are others in an episode without a seed."""
 
-RIGHT: tuple[Verdict, ...] = ("same", "same after", "ran")
+RIGHT: tuple[CellVerdict, ...] = ("same", "same after", "ran")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class StepReplay:
 
     cell: str
     """Its id in the episode notebook."""
-    verdict: Verdict
+    verdict: CellVerdict
     after: tuple[str, ...] = ()
     """What was excused, by the names of rules (`nbrefine.rerun.rules`); "chance" for values in an
     episode without a seed, "lost output" for outputs that a notebook has lost."""
@@ -61,7 +61,7 @@ class StepReplay:
     """Why it failed, how state and files differ, or which checks do not hold, a sentence each."""
     diff: str = ""
     """A short unified diff of outputs that differ, after the rules."""
-    state: State = ""
+    state: StateVerdict = ""
     checks: bool = False
     """Whether these are checks or tests and no cell of the agent's."""
     result: CellResult | None = None

@@ -28,13 +28,13 @@ from nbrefine.kernel.state.changes import changes, differences
 from nbrefine.kernel.state.digest import digest
 from nbrefine.kernel.state.packages import packages
 from nbrefine.notebook.cells import turn_ids
-from nbrefine.notebook.document import EDITED, RERUN
+from nbrefine.notebook.document import EDITED, OTHERS, RERUN
 from nbrefine.notebook.wording import needed, read_of_before
 from nbrefine.outputs import CellResult
 from nbrefine.rerun.branches import Branches, only_looks
 from nbrefine.rerun.cells import TESTS, Cell
 from nbrefine.rerun.comparing import Comparison, Ruler
-from nbrefine.rerun.results import How, Replay, State, StepReplay, Verdict
+from nbrefine.rerun.results import CellVerdict, How, Replay, StateVerdict, StepReplay
 from nbrefine.rerun.rules import Ran
 from nbrefine.rerun.versions import compare_packages
 from nbrefine.rewards.tests import run_tests
@@ -160,7 +160,7 @@ def _had_failed(cell: Cell, result: CellResult) -> bool:
 class Stated(NamedTuple):
     """How the session's state compares."""
 
-    state: State = ""
+    state: StateVerdict = ""
     details: tuple[str, ...] = ()
 
 
@@ -204,7 +204,7 @@ class _Again:
         was = cell.recorded
         if was is None:
             return Comparison(True)
-        notes = tuple(note for note in was.notes if note in (EDITED, RERUN))
+        notes = tuple(note for note in was.notes if note in (EDITED, OTHERS, RERUN))
         if RERUN in notes:
             return Comparison(True, (LOST,), notes)
         found = self.ruler.outputs(was, result, self.ran(cell, result))
@@ -265,7 +265,7 @@ def combined(
     after = dict.fromkeys(name for each in compared for name in each.after)
     if stated.state == "same names":
         after[CHANCE] = None
-    verdict: Verdict = "same after" if after else "same" if recorded else "ran"
+    verdict: CellVerdict = "same after" if after else "same" if recorded else "ran"
     if not all(each.same for each in compared) or stated.state == "differs":
         verdict, after = "differs", {}
     return StepReplay(

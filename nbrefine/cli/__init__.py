@@ -24,7 +24,7 @@ from nbrefine.cli.info import doctor, models
 from nbrefine.cli.kernels import kernels
 from nbrefine.cli.replay import EXIT_CODES as REPLAY_EXIT_CODES
 from nbrefine.cli.replay import replay
-from nbrefine.cli.results import INTERRUPTED, SOLVED, TROUBLE, USAGE, trouble
+from nbrefine.cli.results import INTERRUPTED, SOLVED, TROUBLE, USAGE, print_json, trouble
 from nbrefine.cli.run import run
 from nbrefine.cli.show import show
 from nbrefine.cli.solve import solve
@@ -108,8 +108,11 @@ def call(arguments: Sequence[str]) -> int:
         # The reader has gone; without this the interpreter complains once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return TROUBLE
-    except Exception:  # noqa: BLE001 - a fault must not end with 1, which says "not solved"
+    except Exception as error:  # noqa: BLE001 - a fault must not end with 1: "not solved"
         traceback.print_exc()
         typer.echo("nbrefine: this is a fault of nbrefine itself; please report it", err=True)
+        if as_json:
+            fault = {"kind": type(error).__name__, "message": str(error), "hint": ""}
+            print_json({"error": fault})
         return TROUBLE
     return code if isinstance(code, int) else SOLVED

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from nbrefine.cli.results import print_json
 from nbrefine.errors import UsageError
 
 EXIT_CODES = (
@@ -37,7 +37,7 @@ def diff(
     compared = diffs.diff(a, b)
     page = diffs.write(compared, html, overwrite=overwrite) if html is not None else None
     if as_json:
-        typer.echo(json.dumps(compared.to_dict()))
+        print_json(compared.to_dict())
     elif page is not None:
         typer.echo(str(page))
     else:

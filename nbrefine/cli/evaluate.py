@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -23,6 +22,7 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from nbrefine.cli import options
+from nbrefine.cli.results import print_json
 from nbrefine.cli.run import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def evaluate(
                 told.broken_off(read.output_dir)
                 raise
     if as_json:
-        typer.echo(json.dumps(result.to_dict()))
+        print_json(result.to_dict())
     elif not quiet:
         report(result, read)
     if caught:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from nbrefine.cli.results import print_json
 from nbrefine.errors import NbrefineError
 
 models = typer.Typer(help="List local models and fetch their weights.", no_args_is_help=False)
@@ -34,7 +34,7 @@ def list_models(
             }
             for entry, path in entries
         ]
-        typer.echo(json.dumps(rows))
+        print_json(rows)
         return
     for entry, path in entries:
         typer.echo(f"{entry.name}  {entry.bytes / 1e6:.0f} MB, {entry.license}: {entry.note}")
@@ -78,7 +78,7 @@ def doctor(
 
     findings = examine()
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings]))
+        print_json([asdict(finding) for finding in findings])
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:

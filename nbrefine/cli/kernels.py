@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from nbrefine.cli.results import print_json
 from nbrefine.errors import UsageError
 
 kernels = typer.Typer(
@@ -27,7 +27,7 @@ def list_kernels(
 
     found = survey().result()
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in found]))
+        print_json([asdict(each) for each in found])
         return
     if not found:
         typer.echo("There is no kernelspec; run: python -m ipykernel install --sys-prefix")

@@ -17,7 +17,6 @@ An episode with an error has "file", "ok" and "error" alone.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nbrefine.cli.results import SOLVED, TROUBLE, UNSOLVED, USAGE, trouble
+from nbrefine.cli.results import SOLVED, TROUBLE, UNSOLVED, USAGE, print_json, trouble
 from nbrefine.errors import NbrefineError, UsageError
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def _several(
     elif len(done) == 1 and (error := done[0].error) is not None:
         return trouble(error, command="replay", facts=_facts(done, counts), as_json=True)
     else:
-        typer.echo(json.dumps(_facts(done, counts)))
+        print_json(_facts(done, counts))
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import traceback
 from collections.abc import Callable
@@ -22,6 +23,23 @@ SOLVED, UNSOLVED, USAGE, TROUBLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 Facts = dict[str, Any]
 """What a program is told, as plain JSON."""
+
+
+def print_json(facts: Any) -> None:
+    """Give a program its one JSON document; what is no number for JSON, such as NaN, is null."""
+    try:
+        text = json.dumps(facts, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(facts))
+    typer.echo(text)
+
+
+def _finite(facts: Any) -> Any:
+    if isinstance(facts, dict):
+        return {name: _finite(fact) for name, fact in facts.items()}
+    if isinstance(facts, (list, tuple)):
+        return [_finite(fact) for fact in facts]
+    return None if isinstance(facts, float) and not math.isfinite(facts) else facts
 
 
 def summary(episode: Episode, record: Path) -> Facts:
@@ -93,7 +111,7 @@ def trouble(
     if as_json:
         message, hint = spelled(error.message, ours), spelled(error.hint, ours)
         told = {"kind": type(error).__name__, "message": message, "hint": hint}
-        typer.echo(json.dumps({**(facts or {}), "error": told}))
+        print_json({**(facts or {}), "error": told})
     if isinstance(error, RunStopped):
         return INTERRUPTED
     return USAGE if isinstance(error, UsageError) else TROUBLE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nbrefine.cli import options
-from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, summary
+from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, print_json, summary
 from nbrefine.errors import NbrefineError
 from nbrefine.inputs import in_words, names_file
 
@@ -104,7 +103,7 @@ def run(
     except NbrefineError as error:
         return broken_off(error, record, command="run", facts=summary, as_json=as_json)
     if as_json:
-        typer.echo(json.dumps(summary(episode, record)))
+        print_json(summary(episode, record))
     elif not quiet:
         progress.report(episode, record)
     if caught:

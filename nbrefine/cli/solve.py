@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nbrefine.cli import options
-from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, summary
+from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, print_json, summary
 from nbrefine.cli.run import stopping_on_signals
 from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.inputs import in_words, names_file
@@ -193,7 +192,7 @@ def solve(
     for told in () if quiet else episode.settings.get("differences", ())[known:]:
         typer.echo(f"Other than it was when the work stopped: {visible(told)}", err=True)
     if as_json:
-        typer.echo(json.dumps(_summary(episode, record)))
+        print_json(_summary(episode, record))
     elif not quiet:
         progress.report(episode, record, earlier=running.earlier)
     if caught:

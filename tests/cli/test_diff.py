@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from nbrefine.cli import call
 from nbrefine.notebook import save
-from nbrefine.values import Episode
+from nbrefine.values import Episode, Task
 
 Captured = pytest.CaptureFixture[str]
 
@@ -71,3 +72,25 @@ def test_wrong_usage_exits_with_2_and_one_line(
 def test_the_help_tells_the_exit_codes(capsys: Captured) -> None:
     assert call(["diff", "--help"]) == 0
     assert "1 something does" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_no_number_is_null_for_a_program(tmp_path: Path, capsys: Captured) -> None:
+    odd = Episode(Task("odd"), settings={"temperature": math.nan, "top_p": [math.inf, 0.5]})
+    save(odd, tmp_path / "odd.ipynb")
+    save(Episode(Task("odd")), tmp_path / "even.ipynb")
+    assert call(["diff", *(str(tmp_path / f"{a}.ipynb") for a in ("odd", "even")), "--json"]) == 1
+    out = capsys.readouterr().out
+    assert "etting temperature" in out
+    json.loads(out, parse_constant=pytest.fail)
+
+
+def test_a_program_gets_a_document_of_a_fault_too(
+    records: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("lost")
+
+    monkeypatch.setattr("nbrefine.views.diff.diff", broken)
+    assert call(["diff", *records, "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"error": {"kind": "RuntimeError", "message": "lost", "hint": ""}}

@@ -11,7 +11,7 @@ from nbrefine import refine
 from nbrefine.config import RunConfig
 from nbrefine.models.scripted import ScriptedModel
 
-EXAMPLES = Path(__file__).parents[1] / "nbrefine" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "nbrefine" / "examples"
 
 
 def test_the_table_is_the_published_one_that_the_licence_note_names() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from nbrefine.cli import call
 from nbrefine.notebook import save
-from nbrefine.values import Episode, Task
+from nbrefine.values import Episode, Task, Turn
 
 Captured = pytest.CaptureFixture[str]
 
@@ -75,12 +75,12 @@ def test_the_help_tells_the_exit_codes(capsys: Captured) -> None:
 
 
 def test_what_is_no_number_is_null_for_a_program(tmp_path: Path, capsys: Captured) -> None:
-    odd = Episode(Task("odd"), settings={"temperature": math.nan, "top_p": [math.inf, 0.5]})
+    odd = Episode(Task("odd"), turns=(Turn(1, seconds=math.nan),))
     save(odd, tmp_path / "odd.ipynb")
     save(Episode(Task("odd")), tmp_path / "even.ipynb")
     assert call(["diff", *(str(tmp_path / f"{a}.ipynb") for a in ("odd", "even")), "--json"]) == 1
     out = capsys.readouterr().out
-    assert "etting temperature" in out
+    assert '"seconds": null' in out
     json.loads(out, parse_constant=pytest.fail)
 
 

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from nbrefine.outputs import CellResult, Display, Failure, Output, Stream
 from nbrefine.redaction import clean_text
+from nbrefine.rerun.clock import Ran
 from nbrefine.rerun.images import alike
-from nbrefine.rerun.rules import RULES, Likened, Ran, Rule, liken
+from nbrefine.rerun.rules import RULES, Likened, Rule, liken
 
 Level = Literal["tolerant", "exact", "lax"]
 """What must be the same: all but what named rules excuse, all, or how cells end and tests go."""

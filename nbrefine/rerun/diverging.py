@@ -9,9 +9,10 @@ from itertools import zip_longest
 from nbrefine.kernel.state.changes import differences
 from nbrefine.notebook.cells import turn_ids
 from nbrefine.redaction import clean_text
+from nbrefine.rerun.clock import Ran
 from nbrefine.rerun.comparing import Comparison, Ruler, short_diff
 from nbrefine.rerun.results import RIGHT, Divergence, StepReplay
-from nbrefine.rerun.rules import MARK, Likened, Ran
+from nbrefine.rerun.rules import MARK, Likened
 from nbrefine.rerun.session import Stated, combined, compare_ends, ran
 from nbrefine.values import Episode, Message, Turn
 

@@ -33,9 +33,9 @@ from nbrefine.notebook.wording import needed, read_of_before
 from nbrefine.outputs import CellResult
 from nbrefine.rerun.branches import Branches, only_looks
 from nbrefine.rerun.cells import TESTS, Cell
+from nbrefine.rerun.clock import Ran
 from nbrefine.rerun.comparing import Comparison, Ruler
 from nbrefine.rerun.results import CellVerdict, How, Replay, StateVerdict, StepReplay
-from nbrefine.rerun.rules import Ran
 from nbrefine.rerun.versions import compare_packages
 from nbrefine.rewards.tests import run_tests
 from nbrefine.values import CaseResult, Episode, Turn

@@ -10,10 +10,10 @@ import zlib
 import pytest
 
 from nbrefine.outputs import CellResult, Display, Failure, Output, Stream
+from nbrefine.rerun.clock import Ran
 from nbrefine.rerun.comparing import Comparison, Level, Ruler, short_diff
 from nbrefine.rerun.images import alike
 from nbrefine.rerun.results import PackageChange
-from nbrefine.rerun.rules import Ran
 from nbrefine.rerun.versions import compare_packages, imported
 from nbrefine.values import Episode, KernelInfo, Task
 

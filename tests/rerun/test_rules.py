@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nbrefine.rerun.rules import MARK, RULES, Ran, liken
+from nbrefine.rerun.clock import Ran
+from nbrefine.rerun.rules import MARK, RULES, liken
 
 THEN = datetime(2026, 3, 1, 10, 0, 3, tzinfo=UTC)
 NOW = datetime(2026, 7, 9, 22, 30, 0, tzinfo=UTC)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nbrefine.rerun.clock import Ran
 from nbrefine.rerun.comparing import Ruler
-from nbrefine.rerun.rules import MARK, Likened, Ran
+from nbrefine.rerun.rules import MARK, Likened
 from nbrefine.values import Turn
 
 RULER = Ruler()

@@ -42,6 +42,8 @@ class PackageChange:
     """Version in the record, or "" where it was not there."""
     present: str
     """Version in the kernel of the replay, or ""."""
+    needed: bool = True
+    """Whether it is the language, or a cell imports it."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.recorded or '(absent)'} → {self.present or '(absent)'}"

@@ -17,10 +17,7 @@ SCHEMA = "nbrefine.replay/1"
 
 def told(replayed: Replay) -> Iterator[str]:
     """Give a replay line by line: packages, notes, a verdict for each cell, and the last word."""
-    for change in replayed.packages[:SHOWN_PACKAGES]:
-        yield str(change)
-    if more := len(replayed.packages[SHOWN_PACKAGES:]):
-        yield f"{more} more packages are not as recorded"
+    yield from _packages(replayed)
     yield from (f"Note: {note}" for note in replayed.notes)
     width = max((len(step.cell) for step in replayed.steps), default=0)
     for step in replayed.steps:
@@ -28,6 +25,16 @@ def told(replayed: Replay) -> Iterator[str]:
     if (found := replayed.divergence) is not None and found.part == "stop":
         yield from diverged(found)
     yield verdict(replayed)
+
+
+def _packages(replayed: Replay) -> Iterator[str]:
+    """Tell of packages, and only count those that are absent and that no cell asks for."""
+    told = [change for change in replayed.packages if change.needed or change.present]
+    yield from map(str, told[:SHOWN_PACKAGES])
+    if more := len(told[SHOWN_PACKAGES:]):
+        yield f"{more} more packages have other versions than recorded"
+    if absent := len(replayed.packages) - len(told):
+        yield f"{absent} recorded packages that no cell imports are not there"
 
 
 def cell(step: StepReplay, width: int = 0) -> Iterator[str]:

@@ -36,11 +36,11 @@ def compare_packages(
     language = PackageChange(was.language, was.language_version, kernel.language_version)
     used = imported(sources)
     changes = [
-        PackageChange(name, recorded[name], present.get(name, ""))
+        PackageChange(name, recorded[name], present.get(name, ""), module(name) in used)
         for name in sorted(recorded)
         if recorded[name] != present.get(name)
     ]
-    changes.sort(key=lambda each: (module(each.name) not in used, not each.present))
+    changes.sort(key=lambda each: (not each.needed, not each.present))
     same = not was.language_version or language.recorded == language.present
     return tuple(changes if same else [language, *changes])
 

@@ -128,15 +128,18 @@ def test_an_example_of_the_package_gives_the_same_loop(
 def test_changed_packages_are_told_before_the_cells(
     recorded: Episode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    had = {**recorded.kernel.packages, **{f"absent-{n}": "1" for n in range(10)}}
+    older = sorted(recorded.kernel.packages)[:10]
+    had = {**recorded.kernel.packages, "absent-1": "1", "absent-2": "1"}
+    had.update(dict.fromkeys(older, "0.0.1"))
     kernel = replace(recorded.kernel, packages=had)
     path = tmp_path / "elsewhere.ipynb"
     save(replace(recorded, kernel=kernel), path)
     assert call(["replay", str(path)]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "absent-0 1 → (absent)"
-    assert out[8] == "2 more packages are not as recorded"
-    assert out[9].startswith("ep-setup")
+    assert out[0].startswith(f"{older[0]} 0.0.1 → ")
+    assert out[8] == "2 more packages have other versions than recorded"
+    assert out[9] == "2 recorded packages that no cell imports are not there"
+    assert out[10].startswith("ep-setup")
 
 
 def test_wrong_input_ends_with_2_and_a_kernel_that_does_not_start_with_3(

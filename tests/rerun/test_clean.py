@@ -177,7 +177,7 @@ def test_packages_that_are_not_as_recorded_are_named_and_used_ones_first(
     replayed = replay(edited(replace(recorded, kernel=kernel), cell=cell))
     assert replayed.packages == (
         PackageChange("numpy", "0.1", used),
-        PackageChange("absent", "7", ""),
+        PackageChange("absent", "7", "", needed=False),
     )
     assert str(replayed.packages[1]) == "absent 7 → (absent)"
 

@@ -6,6 +6,7 @@ do; with `NBREFINE_DEBUG=1` the traceback follows it.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -104,11 +105,15 @@ def call(arguments: Sequence[str]) -> int:
         return trouble(error, command=command, as_json=as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone; without this the interpreter complains once more while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):
+        # The reader has gone, of which Typer and Rich make an exit with 1: "something differs".
+        _say_no_more()
         return TROUBLE
     except Exception as error:  # noqa: BLE001 - a fault must not end with 1: "not solved"
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _say_no_more()
+            typer.echo(f"nbrefine: what it tells cannot be written: {error.strerror}", err=True)
+            return TROUBLE
         traceback.print_exc()
         typer.echo("nbrefine: this is a fault of nbrefine itself; please report it", err=True)
         if as_json:
@@ -116,3 +121,8 @@ def call(arguments: Sequence[str]) -> int:
             print_json({"error": fault})
         return TROUBLE
     return code if isinstance(code, int) else SOLVED
+
+
+def _say_no_more() -> None:
+    """Let nothing more go out; else the interpreter complains once more while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,3 +97,17 @@ def test_a_program_gets_a_document_of_a_fault_too(
     assert call(["diff", *records, "--json"]) == 3
     told = json.loads(capsys.readouterr().out)
     assert told == {"error": {"kind": "RuntimeError", "message": "lost", "hint": ""}}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_reader_that_goes_or_is_full_is_no_difference(records: list[str]) -> None:
+    run = "from nbrefine.cli import main; main()"
+    command = [sys.executable, "-c", run, "diff", records[0], records[0]]
+    reading, writing = os.pipe()
+    os.close(reading)
+    for out in (writing, os.open("/dev/full", os.O_WRONLY)):
+        ended = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(out)
+        assert ended.returncode == 3, ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert "Exception ignored" not in ended.stderr

@@ -120,8 +120,9 @@ def test_a_past_that_was_shown_in_full_is_inferred(tmp_path: Path) -> None:
 
 def test_a_past_that_the_record_names_is_that_one() -> None:
     """A window that cuts the feedback gives prompts that no other history gives."""
-    replies = [WRONG, fenced("mean = 5"), RIGHT]
+    replies = [fenced("mean = 3"), fenced("mean = 5"), RIGHT]
     episode = refine("Mean.", model=replies, tests="assert mean == 4", history="window:120")
+    assert "left out" in episode.turns[1].messages[-1].content
     replayed = replay(episode, how="model")
     assert replayed.ok, list(told(replayed))
     assert not any("inferred" in note for note in replayed.notes)

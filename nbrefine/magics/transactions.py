@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -13,7 +14,7 @@ from nbrefine.errors import NbrefineError, RunStopped
 from nbrefine.kernel.attached import here
 from nbrefine.kernel.core import Core
 from nbrefine.kernel.messages.execution import Ticket
-from nbrefine.kernel.state.changes import differences
+from nbrefine.kernel.state.changes import changes, differences, moves
 from nbrefine.kernel.state.digest import read_digest
 from nbrefine.magics.asking import (
     Options,
@@ -55,6 +56,7 @@ class Transactions(Magics):
     def _begin(self) -> None:
         self.pending: Attempt | None = None
         self._choice: Choice | None = None
+        self._new_since: tuple[str, ...] = ()  # names bound here between an attempt and its %keep
         self._why_none = "no cell has been tried"
         self._main = MainThread()
         self._core: Core | None = None
@@ -212,8 +214,10 @@ class Transactions(Magics):
         tried = self.pending
         if tried is None:
             raise Refusal(f"there is nothing to keep: {self._why_none}")
-        moved = differences(tried.before.digest, state())
-        if moved:
+        now = state()
+        change = changes(tried.before.digest, now)
+        self._new_since = change.new
+        if moved := moves(change) or differences(tried.before.digest, now):
             say(f"Since the attempt this has changed here: {'; '.join(moved)}.")
         return tried
 
@@ -237,10 +241,19 @@ class Transactions(Magics):
             )
         outputs = "" if same else "; its outputs, above, are other ones than in the branch"
         assert tried.after is not None  # it was kept only because it had run to its end
-        other = differences(tried.after.digest, state())
         say(f"Kept: the cell has run here{outputs}.")
-        if other:
+        if other := self._other(tried.after.digest):
             say(f"The state is not the branch's: {'; '.join(other)}.")
+
+    def _other(self, branch: StateDigest) -> tuple[str, ...]:
+        """Say how the state differs from a branch's, but for names that are known to be new."""
+        now = state()
+        change = changes(branch, now)
+        known = {each for each in change.new if each in self._new_since}
+        if not known:
+            return moves(change) or differences(branch, now)
+        names = tuple(each for each in change.names if each.name not in known)
+        return moves(replace(change, names=names))
 
 
 def state() -> StateDigest:

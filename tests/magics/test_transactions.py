@@ -278,6 +278,18 @@ def test_what_has_changed_since_the_try_is_said(kernel: Kernel) -> None:
     )
 
 
+def test_names_that_came_and_went_since_the_try_are_told_once(kernel: Kernel) -> None:
+    run(kernel, "old = 1")
+    run(kernel, "%%try\nlater = 2")
+    run(kernel, "import fractions; del old")
+    assert run(kernel, "%keep").text == (
+        "Since the attempt this has changed here: fractions is new; old is gone.\n"
+        "Kept: the cell has run here.\n"
+        "The state is not the branch's: old is gone.\n"
+    )
+    run(kernel, "del fractions, later")
+
+
 def test_a_cell_that_fails_only_here_says_so(kernel: Kernel) -> None:
     run(kernel, "open_door = True")
     run(kernel, "%%try\nassert open_door; inside = 1")

@@ -58,11 +58,7 @@ def differences(wanted: StateDigest, found: StateDigest) -> tuple[str, ...]:
         elif name.kind == "deleted":
             told.append(f"{name.name} is missing")
         else:
-            assert name.before is not None
-            assert name.after is not None
-            first, second = _extent(name.before), _extent(name.after)
-            other = f"is {second}, not {first}" if first != second else "has another value"
-            told.append(f"{name.name} {other}")
+            told.append(_other(name))
     if change.random:
         told.append(OTHER_RANDOM)
     if change.sharing:
@@ -71,6 +67,26 @@ def differences(wanted: StateDigest, found: StateDigest) -> tuple[str, ...]:
     if not (told or unseen) and wanted.hash != found.hash and wanted.random == found.random:
         told.append("other parts of the names are shared")
     return tuple(told)
+
+
+def moves(change: StateChange) -> tuple[str, ...]:
+    """Say what has become of a state that nobody had to leave alone, one sentence each."""
+    words = {"new": "is new", "deleted": "is gone"}
+    told = [
+        f"{name.name} {words[name.kind]}" if name.kind in words else _other(name)
+        for name in change.names
+    ]
+    told += [OTHER_RANDOM] if change.random else []
+    told += ["other names share an object"] if change.sharing else []
+    return tuple(told)
+
+
+def _other(name: NameChange) -> str:
+    assert name.before is not None
+    assert name.after is not None
+    first, second = _extent(name.before), _extent(name.after)
+    other = f"is {second}, not {first}" if first != second else "has another value"
+    return f"{name.name} {other}"
 
 
 def describe(change: StateChange, *, limit: int = 600) -> str:

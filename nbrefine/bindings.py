@@ -73,6 +73,10 @@ class NameChange:
     after: Binding | None = None
     """None where the cell deleted it."""
 
+    def __post_init__(self) -> None:
+        if self.before is None and self.after is None:
+            raise ValueError(f"{self.name} was bound neither before nor after its change")
+
     @property
     def kind(self) -> Literal["new", "changed", "deleted"]:
         if self.before is None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import nbrefine
+from nbrefine.errors import RecordError
 from nbrefine.notebook import document
 from nbrefine.values import Episode
 from nbrefine.views import diff, handout
@@ -113,3 +114,15 @@ def test_notebooks_of_any_text_can_be_written_and_read(episodes: tuple[Episode, 
     assert json.loads(given.encode())["nbformat"] == 4
     line = next(each for each in document.build(again, name="a\nb'`\u202e")["cells"])["source"]
     assert "    nbrefine show 'a b" in line  # on one line, which is no heading or text of its own
+
+
+def test_a_change_of_no_name_makes_a_damaged_record_and_no_broken_page() -> None:
+    notebook = document.build(nbrefine.example("multi-step"), name="x.ipynb")
+    names = [
+        name
+        for turn in notebook["metadata"]["nbrefine"]["turns"]
+        for name in turn.get("change", {}).get("names", ())
+    ]
+    del names[0]["after"]
+    with pytest.raises(RecordError, match="was bound neither before nor after its change"):
+        document.from_notebook(notebook)

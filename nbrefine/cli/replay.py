@@ -17,11 +17,13 @@ An episode with an error has "file", "ok" and "error" alone.
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -106,12 +108,40 @@ def replay(
     if not named:
         raise UsageError("Nothing was named", hint="Give an episode's file, a folder or --example")
     paths = list(_episodes(named))
-    if len(paths) == 1 and not as_json:
-        with _status() as tell:
-            replayed = run(paths[0], tell)
-        _report(replayed)
-        return SOLVED if replayed.ok else UNSOLVED
-    return _several(paths, run, as_json=as_json)
+    with _clearing_up_on_signals():
+        if len(paths) == 1 and not as_json:
+            with _status() as tell:
+                replayed = run(paths[0], tell)
+            _report(replayed)
+            return SOLVED if replayed.ok else UNSOLVED
+        return _several(paths, run, as_json=as_json)
+
+
+@contextmanager
+def _clearing_up_on_signals() -> Iterator[None]:
+    """Let TERM and HUP end what runs as Ctrl-C does, so that no kernel and no folder is left.
+
+    A signal that is ignored already stays so: `nohup` means it.
+    """
+    caught: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        if not caught:
+            caught.append(number)
+            raise KeyboardInterrupt
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    heeded = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heeded}
+    try:
+        yield
+    except KeyboardInterrupt:
+        if caught:
+            raise typer.Exit(128 + caught[0]) from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _example(name: str) -> Path:

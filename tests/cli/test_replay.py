@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nbrefine.cli import call
@@ -157,3 +163,32 @@ def test_wrong_input_ends_with_2_and_a_kernel_that_does_not_start_with_3(
     monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no interpreter that is started now comes up
     assert call(["replay", str(saved)]) == 3
     assert capsys.readouterr().err.count("\n") == 9
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_a_replay_and_leaves_nothing(
+    sent: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    setup = "import os\nopen('begun', 'w').write(str(os.getpid()))\nwhile True: pass"
+    save(Episode(Task("Wait.", setup=setup)), tmp_path / "wait.ipynb")
+    temporary, begun = tmp_path / "temporary", tmp_path / "begun"
+    temporary.mkdir()
+    run = "from nbrefine.cli import main; main()"
+    command = [sys.executable, "-c", run, "replay", str(tmp_path / "wait.ipynb")]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(temporary)}
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (begun.exists() and begun.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    assert list(temporary.iterdir()) == []
+    assert not psutil.pid_exists(int(begun.read_text()))

@@ -424,7 +424,7 @@ def test_stop_ends_a_call_that_hangs_and_keeps_the_turns() -> None:
     episode = run.result(60)
     assert episode.stop == Stop("stopped", "stopped by a person")
     assert len(episode.turns) == 1
-    assert run.activity.doing == "ended"
+    assert run.activity.doing == "closing"
     assert env.closed == 1
 
 

@@ -203,7 +203,7 @@ def test_stop_ends_a_pause() -> None:
     run.stop()
     episode = run.result(60)
     assert episode.stop == Stop("stopped", "stopped by a person")
-    assert (model.requests, run.activity.doing) == ([], "ended")
+    assert (model.requests, run.activity.doing) == ([], "closing")
 
 
 def test_finish_lets_the_turn_end_and_asks_no_more() -> None:

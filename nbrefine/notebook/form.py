@@ -110,8 +110,8 @@ def _mime(mime: str, value: Any) -> Any:
     """Give a value as the notebook format wants it: JSON for JSON types, text for others."""
     if is_json(mime):
         return _json(value, default=clean(repr(value)))
-    if not isinstance(value, str):  # sorted, as a file's keys are
-        value = json.dumps(value, default=repr, sort_keys=True)
+    if not isinstance(value, str):  # keys as text and sorted, as in a file
+        value = json.dumps(json.loads(json.dumps(value, default=repr)), sort_keys=True)
     return clean(value)
 
 

@@ -55,8 +55,8 @@ def dump(
                 return {"sizes": sizes, "failed": failed}
 
 
-def load(emit: Emit, path: str, names: list[str]) -> dict[str, str]:
-    """Read what `dump` wrote under these names; bind all of it, or nothing.
+def load(emit: Emit, path: str, names: list[str], order: list[str]) -> dict[str, str]:
+    """Read what `dump` wrote under these names; bind all of it in an order, or nothing.
 
     Gives the name that could not be read and why, or nothing.
     """
@@ -68,7 +68,7 @@ def load(emit: Emit, path: str, names: list[str]) -> dict[str, str]:
                 values[name] = unpickler.load()
             except Exception as error:  # noqa: BLE001  a foreign class may raise anything
                 return {name: _told(error)}
-    _namespace().update(values)
+    _namespace().update({name: values[name] for name in order})
     return {}
 
 

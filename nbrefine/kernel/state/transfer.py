@@ -79,11 +79,12 @@ async def copy_variables(
             sizes: dict[str, int] = told["sizes"]
             if every and failed:
                 return Copied({}, failed)
+            copied = {name: sizes[name] for name in names if name in sizes}
             unread: dict[str, str] = await ask(
-                target, "transfer", "load", str(file), list(sizes), timeout=_SECONDS
+                target, "transfer", "load", str(file), list(sizes), list(copied), timeout=_SECONDS
             )
             if not unread:
-                return Copied(sizes, {name: failed[name] for name in names if name in failed})
+                return Copied(copied, {name: failed[name] for name in names if name in failed})
             failed.update(unread)
             if every:
                 return Copied({}, failed)

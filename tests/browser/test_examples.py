@@ -17,9 +17,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 NewPage = Callable[..., Page]
 
-ACCEPTED = ("passing-but-wrong", "multi-step")
-"""Those that Run All does something in: cells of theirs were accepted."""
-
 
 @pytest.fixture
 def folder(lab: Lab) -> str:
@@ -35,21 +32,17 @@ def _tells(page: Page, name: str) -> None:
     assert page.locator(".jp-Dialog").count() == 0
 
 
-def test_those_that_fail_are_told_in_lab_as_they_come(
-    lab: Lab, folder: str, new_page: NewPage
-) -> None:
+def test_each_is_told_in_lab_as_it_comes(lab: Lab, folder: str, new_page: NewPage) -> None:
     page = new_page()  # one, which has Lab's scripts after the first
-    for name in (name for name in EXAMPLES if name not in ACCEPTED):
+    for name in EXAMPLES:
         sheet = lab.open(page, f"{folder}/{name}.ipynb")
         _tells(page, name)
         sheet.close()
 
 
-def test_those_with_accepted_cells_run_in_lab_once_they_are_trusted(
-    lab: Lab, folder: str, new_page: NewPage
-) -> None:
+def test_each_runs_in_lab_once_it_is_trusted(lab: Lab, folder: str, new_page: NewPage) -> None:
     page = new_page()
-    for name in ACCEPTED:
+    for name in EXAMPLES:
         record = f"{folder}/{name}.ipynb"
         lab.trust(record)
         sheet = lab.open(page, record)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,25 @@ def test_the_exit_status_is_that_of_a_process(
     session.manager.restart_kernel()
     session.client.wait_for_ready(timeout=60)
     assert session.run("print('back')") == "back\n"
+
+
+def test_a_request_to_end_that_was_sent_before_a_kernel_was_there_is_not_for_it(
+    fast: str, start: Callable[..., Session], until: Callable[..., None]
+) -> None:
+    session = start(fast)
+    client = session.client
+    for age, ends in ((60, False), (0, True)):
+        message = client.session.msg("shutdown_request", {"restart": True})
+        message["header"]["date"] -= timedelta(seconds=age)
+        client.control_channel.send(message)
+        if ends:
+            until(lambda: not session.manager.is_alive())
+        else:
+            assert session.run("print('here')") == "here\n"
+            # The control channel is read in order, so that this comes after it.
+            client.control_channel.send(client.session.msg("kernel_info_request"))
+            assert client.control_channel.get_msg(timeout=60)["msg_type"] == "kernel_info_reply"
+            assert session.manager.is_alive()
 
 
 def test_a_kernel_that_ignores_what_it_is_asked_is_ended(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import datetime as dt
 import gc
 import glob
 import importlib.util
+import inspect
 import linecache
 import operator
 import os
@@ -119,6 +121,8 @@ def configure(app: Any, arguments: Sequence[str]) -> Any:
 
 def start_up(app: Any) -> None:
     """Do in a fresh kernel, once it is attached, what a user's configuration asks for."""
+    handlers = app.kernel.control_handlers
+    handlers["shutdown_request"] = _of_this_life(handlers["shutdown_request"])
     if name := os.environ.get("JPY_SESSION_NAME"):
         app.shell.user_ns["__session__"] = name
     app.init_gui_pylab()
@@ -132,6 +136,25 @@ def start_up(app: Any) -> None:
         app.shell.user_ns_hidden.update(app.shell.user_ns)
     app._run_cmd_line_code()
     app._run_module()
+
+
+def _of_this_life(shut_down: Any) -> Any:
+    """Take no request to end that was meant for a kernel which had these ports before.
+
+    jupyter_client asks a kernel that has died to end, too, before it starts the next one; what it
+    sent waits for a tenth of a second, and a forked kernel is there by then.
+    """
+    born = dt.datetime.now(dt.timezone.utc)  # noqa: UP017  kernels of Python 3.10
+
+    async def handle(stream: Any, ident: Any, parent: Any) -> None:
+        sent = parent["header"].get("date")
+        if isinstance(sent, dt.datetime) and sent < born:
+            return
+        handled = shut_down(stream, ident, parent)
+        if inspect.isawaitable(handled):
+            await handled
+
+    return handle
 
 
 def version() -> str:

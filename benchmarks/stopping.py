@@ -45,9 +45,18 @@ class Person:
         self._client.wait_for_ready(timeout=60)
         self._buttons: dict[str, str] = {}
         self._asked = ""
+        self._subshell = self._new_subshell()
+
+    def _new_subshell(self) -> str | None:
+        """Make what JupyterLab sends clicks to; None where the kernel has no such thing."""
         control, session = self._client.control_channel, self._client.session
-        control.send(session.msg("create_subshell_request", {}))  # to which JupyterLab sends clicks
-        self._subshell = control.get_msg(timeout=60)["content"].get("subshell_id")
+        control.send(session.msg("kernel_info_request", {}))
+        told = control.get_msg(timeout=60)["content"]
+        if "kernel subshells" not in told.get("supported_features", ()):
+            return None
+        control.send(session.msg("create_subshell_request", {}))
+        found: str = control.get_msg(timeout=60)["content"]["subshell_id"]
+        return found
 
     def run(self, source: str, wanted: str = "") -> str:
         """Ask for a cell, take in what comes until a widget shows the words, or to its end."""

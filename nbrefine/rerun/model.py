@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from nbrefine._portal import Run, call_user
+from nbrefine._portal import call_user
 from nbrefine.budget import Budget
 from nbrefine.driver import EpisodeRun
 from nbrefine.errors import ModelMismatchError, UsageError
@@ -26,7 +25,7 @@ from nbrefine.rerun.versions import compare_packages
 from nbrefine.solving.settings import complete
 from nbrefine.solving.starting import KIND, Work, begin
 from nbrefine.stopping import StopRule
-from nbrefine.values import Episode, Message, Reply, Sampling, Tool
+from nbrefine.values import Episode, Message, Reply, Sampling
 
 HISTORIES = ("current", "full", "best", "fresh", "last:1", "last:2", "last:3")
 """Which pasts a prompt may have shown, where the record does not name the one that it was."""
@@ -100,43 +99,26 @@ def _refused(why: str) -> UsageError:
     )
 
 
-class _Following:
-    """A model that gives the recorded replies in order, whatever it is asked."""
+class _Following(RecordedModel):
+    """Gives the recorded replies in order, whatever it is asked, and tells of each."""
 
     def __init__(self, episode: Episode, on_turn: Callable[[str], object] | None) -> None:
-        self._recorded = RecordedModel(episode, strict=False)
-        self.name = self._recorded.name
-        self.takes_images = self._recorded.takes_images
+        super().__init__(episode, strict=False)
         ids = zip(episode.turns, turn_ids(episode), strict=True)
         self._ids = [cell for turn, cell in ids if turn.reply is not None]
         self._on_turn = on_turn
 
-    async def check(self) -> None:
-        """Do nothing: a record can always be read."""
-
-    def complete(
+    async def _complete(
         self,
-        messages: Sequence[Message],
-        *,
-        sampling: Sampling = Sampling(),
-        budget: Budget | None = None,
-        on_text: Callable[[str], None] | None = None,
-        tools: Sequence[Tool] = (),
-    ) -> Run[Reply]:
-        """Give the next recorded reply; see `Model.complete`."""
-        return Run(self._complete(messages, sampling, budget, on_text))
-
-    async def _complete(self, messages: Sequence[Message], *more: Any) -> Reply:
+        messages: tuple[Message, ...],
+        sampling: Sampling,
+        budget: Budget | None,
+        on_text: Callable[[str], None] | None,
+    ) -> Reply:
         if self._ids and self._on_turn is not None:
             await call_user(self._on_turn, self._ids[0])
         del self._ids[:1]
-        sampling, budget, on_text = more
-        return await self._recorded.complete(
-            messages, sampling=sampling, budget=budget, on_text=on_text
-        )
-
-    async def aclose(self) -> None:
-        """Do nothing: a record holds nothing."""
+        return await super()._complete(messages, sampling, budget, on_text)
 
 
 def _refining(episode: Episode, model: _Following, work: Path, kernel: str | None) -> EpisodeRun:

@@ -32,7 +32,7 @@ _MARK = {"nonce": ""}
 
 _dumps = json.dumps
 
-_LONG = 400  # lines of a source file that takes more than 10 ms to parse
+_LONG = 400  # lines of a source file above which it is not parsed
 _DEEP = 50  # frames of a traceback in which repeated ones are collapsed, for which it is parsed
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from nbrefine.errors import KernelDeadError, KernelStartError, UsageError
+from nbrefine.kernel.messages.attention import Attention
 from nbrefine.kernel.messages.channels import Channel, Channels
 from nbrefine.kernel.messages.collect import OutputLimits
 from nbrefine.kernel.messages.direct import Direct
@@ -83,6 +84,7 @@ class Link:
             self._heard = True
         else:
             self._channels = Channels(connection, self._deliver, reconnect=10 if process else 100)
+        self._attention = Attention(self._channels.nudge)
         self._vigil = loop.create_task(self._watch()) if process else None
         self._closing: asyncio.Task[None] | None = None
 
@@ -153,7 +155,7 @@ class Link:
                     hint="Give it a longer timeout, or see whether it is busy or stuck",
                 )
             if loop.time() >= next_probe:
-                self._probes.add(self._channels.send("shell", "kernel_info_request", {}))
+                self._probes.add(self._ask("kernel_info_request", {}))
                 next_probe = loop.time() + _PROBE
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(min(next_probe, deadline)):
@@ -192,7 +194,11 @@ class Link:
         execution.notes += self._notes
         self._notes.clear()
         self._pending = {key: each for key, each in self._pending.items() if not each.done}
-        self._pending[self._channels.send("shell", "execute_request", content)] = execution
+        self._pending[self._ask("execute_request", content)] = execution
+
+    def _ask(self, kind: str, content: dict[str, Any]) -> str:
+        """Send a request on shell, see to it that it is heard, and give its id."""
+        return self._attention.asked(self._channels.send("shell", kind, content))
 
     async def request(self, kind: str, content: dict[str, Any], limit: float) -> dict[str, Any]:
         """Ask on shell, behind every cell, and give the content of the reply.
@@ -203,13 +209,14 @@ class Link:
         TimeoutError: nothing came within `limit` seconds.
         """
         reply = asyncio.get_running_loop().create_future()
-        message_id = self._channels.send("shell", kind, content)
+        message_id = self._ask(kind, content)
         self._requests[message_id] = reply
         try:
             async with asyncio.timeout(limit):
                 answer: dict[str, Any] = await reply
         finally:
             self._requests.pop(message_id, None)
+            self._attention.heard(message_id)
         return answer
 
     @property
@@ -291,6 +298,7 @@ class Link:
         self._end(death)
 
     def _end(self, death: Death) -> None:
+        self._attention.close()
         if not self.died.done():
             self.died.set_result(death)
         while self._pending:
@@ -310,6 +318,7 @@ class Link:
             return
         parent = message["parent_header"]
         request = parent.get("msg_id")
+        self._attention.heard(request)
         execution = self._pending.get(request) if request else None
         if execution is not None and execution.done:
             execution = None  # what still comes is late

@@ -432,7 +432,7 @@ class InTheTrunk(Session):
         timeout: float | None,  # noqa: ASYNC109 - as in what it replaces
         tentative: bool = False,
     ) -> Acceptance:
-        self.here = Point((*point.accepted, result.source), point.seconds)
+        self.track.arrive(Point((*point.accepted, result.source), point.seconds))
         return Acceptance(self.here)
 
     def reject(self, place: Place) -> None:

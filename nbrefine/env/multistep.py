@@ -274,6 +274,8 @@ class MultiStepEnvironment(LiveEnvironment):
         self.reached = episode
         after = await self._settled(standing)
         self.reached = after.hidden.episode
+        if self.reached.stop is None:
+            session.prepare_next()
         return _result(after, action)
 
     def _turning(self, session: Session, episode: Episode) -> Turning:

@@ -42,7 +42,7 @@ async def borrow(session: Session, kernel: Kernel, names: tuple[str, ...]) -> tu
     if copied.failed:
         name, why = next(iter(copied.failed.items()))
         raise UsageError(f"{name} cannot be lent: {why}", hint="Leave it out, or make it anew")
-    session.brought = f"{', '.join(names)} came from another kernel"
+    session.track.brought = f"{', '.join(names)} came from another kernel"
     return names
 
 

@@ -73,10 +73,8 @@ async def bring_to(session: Session, folder: Folder, episode: Episode, limit: fl
             f"The kernel that was handed in is not where the episode was left: {'; '.join(told)}",
             hint="Give a kernel's name, so that a fresh one is brought there",
         )
-    session.here = Point(
-        tuple(result.source for result in results),
-        sum(result.timing.seconds for result in results),
-    )
+    seconds = sum(result.timing.seconds for result in results)
+    session.track.arrive(Point(tuple(result.source for result in results), seconds))
     return Brought(_files(episode.artifacts, await folder.there(paths)))
 
 

@@ -8,15 +8,15 @@ likes, and an accepted one becomes the session.
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Literal
 
 from nbrefine._portal import Run, call_user
-from nbrefine.env.again import After, numbered, run_again, run_without_files, set_up
+from nbrefine.env.again import After, set_up
 from nbrefine.env.points import Acceptance, GoneOn, Place, Point, closed
+from nbrefine.env.track import NO_WAY_BACK, Track
 from nbrefine.env.undo import Undo, keep_before
 from nbrefine.errors import (
     BranchRefused,
@@ -28,7 +28,6 @@ from nbrefine.errors import (
 from nbrefine.files import FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.acceptance import Commit
-from nbrefine.kernel.branching import copy
 from nbrefine.kernel.state.changes import differences
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 from nbrefine.kernel.state.packages import packages
@@ -37,8 +36,6 @@ from nbrefine.values import Isolation, KernelInfo
 
 IsolationPolicy = Literal["auto", "fork", "rebuild", "none"]
 """Where attempts may run: `auto` takes the first of the others that can be had."""
-
-_NO_WAY_BACK = "The kernel is somebody else's, and cannot go back to the state of an earlier step"
 
 
 class Session:
@@ -64,21 +61,17 @@ class Session:
         confirm: Callable[[str], bool] | None,
     ) -> None:
         self.kernel = kernel
-        self.here = Point((), 0.0)
-        self._intact = True  # the kernel holds what `here` says, and nothing else
-        self._epoch = kernel.epoch  # of the namespace that attempts have to do with
         self.ours = ours
         self._policy = policy
-        self._limit = limit
+        self._branches = policy in ("auto", "fork")
         self._confirm = confirm
-        self._setup: CellResult | None = None
-        self.brought = ""
-        """What the session began with that no cell can make again, or ""."""
+        self.track = Track(kernel, ours=ours, branches=self._branches, limit=limit)
+        """Where the kernel is."""
         self.undo: Undo | None = None
         """What keeps the files that accepted attempts change."""
         self._committing: Run[Commit] | None = None
-        self._points: weakref.WeakSet[Point] = weakref.WeakSet()
         self._lock = asyncio.Lock()
+        self._ahead: asyncio.Task[None] | None = None
         self._parting: set[asyncio.Task[None]] = set()
         self._refused: str | None = None
 
@@ -95,12 +88,13 @@ class Session:
         if not self._branches:
             return f"attempts do not run in branches (isolation {self._policy!r})"
         if not self.kernel.owned:
-            return _NO_WAY_BACK
+            return NO_WAY_BACK
         return "no attempt has branched yet" if self._refused is None else self._refused
 
     @property
-    def _branches(self) -> bool:
-        return self._policy in ("auto", "fork")
+    def here(self) -> Point:
+        """The point that the kernel is at."""
+        return self.track.here
 
     async def described(self) -> KernelInfo:
         """Tell which kernel it is and which packages it has."""
@@ -120,8 +114,8 @@ class Session:
         InvalidTaskError: the cell failed.
         """
         if (result := await set_up(self.kernel, source) if source else None) is not None:
-            self._setup = result
-            self.here = Point((), result.timing.seconds)
+            self.track.setup = result
+            self.track.arrive(Point((), result.timing.seconds))
         return result
 
     async def look(self, point: Point) -> Snapshot:
@@ -135,10 +129,19 @@ class Session:
         if self.ours and self._branches:
             async with self._lock:
                 try:
-                    await self._keep(self.here)
+                    await self.track.keep(self.here)
                     self._refused = ""
                 except (BranchRefused, KernelStartError, KernelDeadError) as refused:
                     self._refused = refused.message
+
+    def prepare_next(self) -> None:
+        """Have a kernel of ours copied for the next attempt while the model is asked for it."""
+        if self._ahead is None or self._ahead.done():
+            self._ahead = asyncio.ensure_future(self._prepare_next())
+
+    async def _prepare_next(self) -> None:
+        async with self._lock:
+            await self.track.keep_ahead(self.here)
 
     async def begin(self, point: Point) -> Place:
         """Give a kernel that is at a point, for one attempt.
@@ -164,9 +167,9 @@ class Session:
 
     async def _branch(self, point: Point) -> Place:
         try:
-            kernel = await self._branch_of(point)
+            kernel = await self.track.branch_of(point)
         except KernelStartError:  # the copy's process may have been ended, as by a lack of memory
-            kernel = await self._branch_of(point)
+            kernel = await self.track.branch_of(point)
         hazards = kernel.core.hazards
         told = "; ".join(f"{hazard.detail} ({hazard.verdict})" for hazard in hazards)
         shared = tuple(hazard.detail for hazard in hazards if hazard.verdict == "shared")
@@ -184,73 +187,31 @@ class Session:
         self._refused = ""
         return Place(kernel, "fork", told, kernel.epoch, seen, shared=shared)
 
-    async def _branch_of(self, point: Point) -> Kernel:
-        if not self.kernel.owned and not self._is_at(point):
-            raise BranchRefused(_NO_WAY_BACK, hint="Go on from its last state")
-        if point.copy is None or point.copy.closed:
-            known = self._is_at(point) or point.branch is not None
-            if not known and (refused := self._no_rebuild(point)):
-                raise BranchRefused(f"There is no copy of that state: {refused}")
-            await self._go_to(point)
-            await self._keep(point)
-        assert point.copy is not None
-        return Kernel(await point.copy.branch())
-
-    async def _keep(self, point: Point) -> None:
-        point.release()  # an earlier copy, if its process has gone
-        point.keep(await copy(self.kernel.core))
-        self._points.add(point)
-
-    async def _keep_what_is_left(self, point: Point) -> None:
-        """Keep the state that the session leaves for another point, if somebody may come back."""
-        here = self.here
-        if self._branches and here is not point and self._is_at(here) and here.copy is None:
-            with suppress(KernelError):  # then it is rebuilt for who comes back
-                await self._keep(here)
-
-    @property
-    def _lives(self) -> bool:
-        """Whether the kernel has the namespace still that the session is about."""
-        return self.kernel.alive and self.kernel.epoch == self._epoch
-
-    def _is_at(self, point: Point) -> bool:
-        return self.here is point and self._intact and self._lives
-
     async def _in_session(self, point: Point, why: str) -> Place:
         """Have the attempt run in the session's own kernel, rebuilt if that can be done.
 
         A namespace that was lost with its process is built again in any case.
         """
-        refused = self._no_rebuild(point) if self._policy != "none" else ""
+        refused = self.track.no_rebuild(point) if self._policy != "none" else ""
         kept = self._policy == "none" or refused != ""
-        isolation: Isolation = "none" if kept and self._lives else "rebuild"
+        isolation: Isolation = "none" if kept and self.track.lives else "rebuild"
         if kept and isolation == "rebuild":
             why = "an earlier cell had ended the kernel"
         elif refused:
             why = why if refused in why else f"{why}; {refused}"
             await self._ask(why)
         if isolation == "rebuild":
-            await self._go_to(point)
+            await self.track.go_to(point)
         try:
             seen = await snapshot(self.kernel.core)
         except KernelDeadError:
             if not self.ours:
                 raise
-            await self._go_to(point)  # it had ended a moment ago, and nobody knew
+            await self.track.go_to(point)  # it had ended a moment ago, and nobody knew
             isolation, why = "rebuild", "the kernel had ended"
             seen = await snapshot(self.kernel.core)
-        self._intact = False
+        self.track.leave()
         return Place(self.kernel, isolation, why, self.kernel.epoch, seen, kept)
-
-    def _no_rebuild(self, point: Point) -> str:
-        """Say why a point cannot be built again in a fresh kernel; "" where it can."""
-        if not self.ours:
-            return "the kernel was handed in with a state that cannot be rebuilt"
-        if self.brought:
-            return self.brought
-        if point.seconds > self._limit:
-            return f"setup and accepted cells ran {point.seconds:.1f} s, over {self._limit:g} s"
-        return ""
 
     async def _ask(self, why: str) -> None:
         if self._confirm is None and not self.ours:
@@ -260,56 +221,6 @@ class Session:
             )
         if self._confirm is not None and not await call_user(self._confirm, why):
             raise RunStopped(f"The attempt may not run in the session itself: {why}")
-
-    async def _go_to(self, point: Point) -> FileChanges | None:
-        """Bring the session's kernel to a point, if it is not there.
-
-        Gives what that changes in the working folder; None where nothing was held back.
-
-        Raises
-        ------
-        KernelDeadError: the kernel that was handed in has ended.
-        KernelError: the way there is not known, or did not lead there.
-        """
-        if self._is_at(point):
-            return None
-        await self._keep_what_is_left(point)
-        files, intact = None, True
-        if (waiting := point.take()) is not None and waiting.alive:
-            async with waiting:
-                self._intact = False  # nor is it known where it is, if this is stopped
-                files = await self.kernel.adopt(waiting)
-            intact = point.seen is not None  # or its tests have run in it
-        elif point.copy is not None and not point.copy.closed and self.kernel.owned:
-            async with Kernel(await point.copy.branch()) as branch:
-                self._intact = False
-                await self.kernel.adopt(branch)
-        elif self.ours:
-            await self._rebuild(point)
-        elif self._lives and not self.kernel.owned:
-            raise KernelError(_NO_WAY_BACK, hint="Go on from its last state")
-        elif self._lives:
-            raise KernelError("the state of that step is not kept any more")
-        else:
-            raise KernelDeadError(
-                "The kernel that was handed in has ended, and its state with it",
-                hint="Start it again and bring it back to where it was",
-            )
-        self.here, self._intact, self._epoch = point, intact, self.kernel.epoch
-        return files
-
-    async def _rebuild(self, point: Point) -> None:
-        """Run setup and accepted cells again in a fresh kernel."""
-        self._intact = False
-        if self.brought:
-            raise KernelError(f"The session cannot be rebuilt: {self.brought}")
-        await self.kernel.restart()
-        setup = [("the setup", self._setup.source)] if self._setup is not None else []
-        cells = [*setup, *numbered(point.accepted)]
-        if self._branches and point.files:  # which no attempt has touched since
-            await run_without_files(self.kernel, cells, point.seconds, (), point.made)
-        else:
-            await run_again(self.kernel, cells, point.seconds)
 
     @asynccontextmanager
     async def looking(self, point: Point, *, testing: bool = False) -> AsyncIterator[Kernel]:
@@ -333,7 +244,7 @@ class Session:
             why = "asked for"
             if self._branches:
                 try:
-                    branch = await self._branch_of(point)
+                    branch = await self.track.branch_of(point)
                 except (BranchRefused, KernelStartError, KernelDeadError) as refused:
                     if self._policy == "fork":
                         raise
@@ -348,14 +259,14 @@ class Session:
 
     async def _look_in_session(self, point: Point, why: str, *, testing: bool) -> None:
         """Bring the session itself to where somebody looks, if it is not kept as it is."""
-        kept = self._policy == "none" or self._no_rebuild(point) != ""
+        kept = self._policy == "none" or self.track.no_rebuild(point) != ""
         if testing and kept and self._policy != "none":
             await self._ask(why)
         elsewhere = self._policy != "none" and self.here is not point
-        if elsewhere or not (kept and self._lives):
-            await self._go_to(point)
+        if elsewhere or not (kept and self.track.lives):
+            await self.track.go_to(point)
         if testing:
-            self._intact = False
+            self.track.leave()
 
     async def go_on(
         self,
@@ -379,19 +290,8 @@ class Session:
         ------
         KernelError: one of them ends with an error now.
         """
-        cells = [("the setup", setup.source)] if setup is not None else []
-        sources = tuple(result.source for result in accepted)
-        before = accepted if setup is None else (setup, *accepted)
-        point = Point(sources, sum(result.timing.seconds for result in before))
-        point.files = files
         async with self._lock:
-            self._setup = setup
-            cells += numbered(sources)
-            problems = await run_without_files(
-                self.kernel, cells, point.seconds, keep, point.made, after=after
-            )
-            self.here, self._intact, self._epoch = point, True, self.kernel.epoch
-        return GoneOn(point, problems)
+            return await self.track.go_on(setup, accepted, keep, files, after)
 
     async def accept(
         self,
@@ -424,16 +324,15 @@ class Session:
                 return await self._commit(place, point, new, seen, tested=tested, timeout=timeout)
             new.seen = None if tested else seen
             if place.isolation == "fork" and tentative:
-                new.hold_back(place.kernel)
-                self._points.add(new)
+                self.track.hold_back(new, place.kernel)
                 return Acceptance(new)
             files = None
             if place.isolation == "fork":
-                await self._keep_what_is_left(point)
+                await self.track.keep_what_is_left(point)
                 await keep_before(self.undo, place.kernel, len(point.accepted))
                 files = await self.kernel.adopt(place.kernel)
-            self._intact = (place.isolation == "fork" or place.intact) and not tested
-            self.here = new
+            intact = (place.isolation == "fork" or place.intact) and not tested
+            self.track.arrive(new, intact=intact)
         return Acceptance(new, files)
 
     async def _commit(
@@ -447,9 +346,9 @@ class Session:
         timeout: float | None,  # noqa: ASYNC109 - see `Kernel.commit`
     ) -> Acceptance:
         """Run an accepted cell in a kernel that a branch cannot replace."""
-        if not self._is_at(point):
-            raise KernelError(_NO_WAY_BACK, hint="Go on from its last state")
-        self._intact = False
+        if not self.track.is_at(point):
+            raise KernelError(NO_WAY_BACK, hint="Go on from its last state")
+        self.track.leave()
         self._committing = self.kernel.commit(place.kernel, new.accepted[-1], timeout=timeout)
         try:
             committed = await self._committing
@@ -462,7 +361,7 @@ class Session:
         told = "; ".join(committed.differences)
         note = f"the kernel's state differs from the branch's: {told}" if told else ""
         new.seen = None if tested or note else seen
-        self.here, self._intact = new, True
+        self.track.arrive(new)
         return Acceptance(new, note=note)
 
     def interrupt_commit(self) -> None:
@@ -482,18 +381,17 @@ class Session:
         parting.add_done_callback(self._parting.discard)
 
     async def settle(self, point: Point) -> FileChanges | None:
-        """Bring the session to a point, which goes on from here; see `_go_to`."""
+        """Bring the session to a point, which goes on from here; see `Track.go_to`."""
         async with self._lock:
-            return await self._go_to(point)
+            return await self.track.go_to(point)
 
     async def close(self) -> None:
-        for point in list(self._points):
-            if (waiting := point.take()) is not None:
-                self.part(waiting)
-            point.release()
+        """Let go of everything; a kernel of ours is shut down."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.wait({self._ahead})
+        for branch in self.track.release():
+            self.part(branch)
         await asyncio.gather(*self._parting)
         if self.ours:
             await self.kernel.shutdown()
-        elif self._points and (idle := self.kernel.core.copy) is not None:
-            self.kernel.core.copy = None
-            idle.retire()

@@ -175,6 +175,40 @@ def test_released_states_and_closed_environments_leave_no_process_and_no_descrip
     until(lambda: psutil.Process().num_fds() <= opened)
 
 
+def test_the_copy_for_the_next_attempt_is_made_while_the_model_is_asked() -> None:
+    with MultiStepEnvironment(Task("t", setup="items = []")) as env:
+        state = driven(env, "items.append(1)")
+        point = state.hidden.point
+        until(lambda: point.copy is not None)
+        made = point.copy
+        state = env.step(state, cell("items.append(2); print(items)")).next_state
+        result = newest(state).result
+        assert result is not None
+        assert (newest(state).isolation, result.text) == ("fork", "[1, 2]\n")
+        assert point.copy is made
+        assert not made.closed
+    until(lambda: made.closed)
+
+
+def test_the_next_attempt_sees_what_a_thread_has_done_while_the_model_was_asked() -> None:
+    starts = """\
+import threading, time
+seen = []
+def later():
+    time.sleep(1)
+    seen.append("done")
+thread = threading.Thread(target=later)
+thread.start()
+"""
+    with MultiStepEnvironment(Task("t")) as env:
+        state = driven(env, starts)
+        time.sleep(2)
+        state = env.step(state, cell("print(seen)")).next_state
+        result = newest(state).result
+    assert result is not None
+    assert result.text == "['done']\n"
+
+
 def test_a_step_that_is_given_up_leaves_the_session_as_it_was() -> None:
     with MultiStepEnvironment(Task("t", setup="items = []")) as env:
         start = driven(env)

@@ -297,15 +297,25 @@ def test_a_sweep_does_nothing_to_what_a_link_leads_to(base: Path) -> None:
     assert closed.stat().st_mode & 0o777 == 0o500
 
 
-def test_a_sweep_holds_up_no_start(base: Path, until: Callable[..., None]) -> None:
+def test_a_sweep_holds_up_no_start(
+    base: Path, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stale = base / "nbrefine-stale"
     stale.mkdir()
-    for number in range(20_000):
-        (stale / f"{number}").touch()
     os.utime(stale, (1, 1))
-    began = time.monotonic()
+    started, waited = threading.Event(), []
+    remove = overlay.remove
+
+    def once_it_has_started(folder: str) -> None:
+        if folder == str(stale):
+            waited.append(started.wait(30))
+        remove(folder)
+
+    monkeypatch.setattr(overlay, "remove", once_it_has_started)
     fresh = RuntimeFolder()
-    assert time.monotonic() - began < 0.1  # to remove them takes several times as long
+    started.set()
+    until(lambda: waited)
+    assert waited == [True]
     fresh.remove()
     until(lambda: list(base.iterdir()) == [])
 

@@ -25,7 +25,16 @@ from nbrefine.cli.info import doctor, models
 from nbrefine.cli.kernels import kernels
 from nbrefine.cli.replay import EXIT_CODES as REPLAY_EXIT_CODES
 from nbrefine.cli.replay import replay
-from nbrefine.cli.results import INTERRUPTED, SOLVED, TROUBLE, USAGE, print_json, trouble
+from nbrefine.cli.results import (
+    INTERRUPTED,
+    SOLVED,
+    TROUBLE,
+    USAGE,
+    given,
+    interrupted,
+    print_json,
+    trouble,
+)
 from nbrefine.cli.run import run
 from nbrefine.cli.show import show
 from nbrefine.cli.solve import solve
@@ -92,6 +101,7 @@ def _one_line(message: Warning | str, *_where: object, **_line: object) -> str:
 
 def call(arguments: Sequence[str]) -> int:
     """Run the command line and give its exit code."""
+    given.set(False)
     as_json = "--json" in arguments
     command = next((word for word in arguments if not word.startswith("-")), "")
     try:
@@ -104,7 +114,7 @@ def call(arguments: Sequence[str]) -> int:
     except NbrefineError as error:
         return trouble(error, command=command, as_json=as_json)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return interrupted(command=command, as_json=as_json)
     except (BrokenPipeError, SystemExit):
         # The reader has gone, of which Typer and Rich make an exit with 1: "something differs".
         _say_no_more()
@@ -120,6 +130,8 @@ def call(arguments: Sequence[str]) -> int:
             fault = {"kind": type(error).__name__, "message": str(error), "hint": ""}
             print_json({"error": fault})
         return TROUBLE
+    if code == INTERRUPTED:  # Typer makes this of an interrupt
+        return interrupted(command=command, as_json=as_json)
     return code if isinstance(code, int) else SOLVED
 
 

@@ -3,6 +3,7 @@
 With `--json` it prints one document, whose keys stay::
 
     {"schema": "nbrefine.replay/1", "ok": bool,
+     "stop": null or {"reason": "stopped", "detail": str},
      "counts": {"as_recorded": int, "differ": int, "refused": int, "trouble": int},
      "episodes": [{"file": str, "error": null or {"kind", "message", "hint"},
                    "ok": bool, "told": str, "how": str, "compare": str, "kernel": str,
@@ -12,7 +13,8 @@ With `--json` it prints one document, whose keys stay::
                    "cells": [{"cell", "verdict", "after": [str], "state", "checks": bool,
                               "details": [str], "diff", "seconds"}]}]}
 
-An episode with an error has "file", "ok" and "error" alone.
+An episode with an error has "file", "ok" and "error" alone.  Where a person has stopped it all,
+"stop" is there, the last episode has the error `RunStopped`, and no count has that one.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nbrefine.cli.results import SOLVED, TROUBLE, UNSOLVED, USAGE, print_json, trouble
-from nbrefine.errors import NbrefineError, UsageError
+from nbrefine.errors import NbrefineError, RunStopped, UsageError
 
 if TYPE_CHECKING:
     from nbrefine.rerun import Replay
+
+_STOPPED = RunStopped("The replay was stopped by a person", hint="Start it again")
 
 EXIT_CODES = (
     "Exit codes: 0 all is as recorded, as far as there is a record (the last line says how far), "
@@ -225,11 +229,17 @@ def _several(
     from nbrefine.notebook.markdown import visible
 
     done: list[_Done] = []
-    for number, path in enumerate(paths, 1):
-        with _status() as tell:
-            done.append(_one(path, run, _placed(tell, f"{number}/{len(paths)} {path.name}")))
-        if not as_json:
-            typer.echo(visible(f"{path}  {' '.join(done[-1].told.split())}"))
+    try:
+        for number, path in enumerate(paths, 1):
+            with _status() as tell:
+                done.append(_one(path, run, _placed(tell, f"{number}/{len(paths)} {path.name}")))
+            if not as_json:
+                typer.echo(visible(f"{path}  {' '.join(done[-1].told.split())}"))
+    except KeyboardInterrupt:
+        if as_json:
+            here = [_Done(path, error=_STOPPED) for path in paths[len(done) :][:1]]
+            print_json(_facts([*done, *here], _counts(done)))
+        raise
     counts = _counts(done)
     code = max(each.code for each in done)
     if not as_json:
@@ -277,4 +287,7 @@ def _facts(done: Sequence[_Done], counts: dict[str, int]) -> dict[str, Any]:
         known = facts(each.replayed) if each.replayed is not None else {"ok": False}
         found.append({"file": str(each.path), "error": told, **known})
     ok = all(each.code == SOLVED for each in done)
-    return {"schema": SCHEMA, "ok": ok, "counts": counts, "episodes": found}
+    stop = None
+    if any(each.error is _STOPPED for each in done):
+        stop = {"reason": "stopped", "detail": _STOPPED.message}
+    return {"schema": SCHEMA, "ok": ok, "stop": stop, "counts": counts, "episodes": found}

@@ -7,7 +7,8 @@ import math
 import os
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
+from contextvars import ContextVar
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ SOLVED, UNSOLVED, USAGE, TROUBLE, INTERRUPTED = 0, 1, 2, 3, 130
 Facts = dict[str, Any]
 """What a program is told, as plain JSON."""
 
+given: ContextVar[bool] = ContextVar("given", default=False)
+"""Whether a program has its document already: an interrupt may come at any time."""
+
 
 def print_json(facts: Any) -> None:
     """Give a program its one JSON document; what is no number for JSON, such as NaN, is null."""
@@ -31,6 +35,7 @@ def print_json(facts: Any) -> None:
         text = json.dumps(facts, allow_nan=False)
     except ValueError:
         text = json.dumps(_finite(facts))
+    given.set(True)
     typer.echo(text)
 
 
@@ -92,6 +97,39 @@ def broken_off(
     return trouble(error, command=command, facts=known, as_json=as_json)
 
 
+def left_at_once(
+    episode: Episode | None,
+    record: Path,
+    *,
+    facts: Callable[[Episode, Path], Facts],
+    as_json: bool,
+) -> int:
+    """Tell a program of an episode whose end nobody waits for; give the exit code.
+
+    Parameters
+    ----------
+    episode: as far as it is known; None where none has begun.
+
+    Raises
+    ------
+    KeyboardInterrupt: there is nothing to tell.
+    """
+    from nbrefine.driver import BY_A_PERSON
+
+    if episode is None or not as_json:
+        raise KeyboardInterrupt
+    print_json(facts(replace(episode, stop=episode.stop or BY_A_PERSON), record))
+    return INTERRUPTED
+
+
+def interrupted(*, command: str, as_json: bool) -> int:
+    """Tell a program that there is no result, if it was told nothing yet; give the exit code."""
+    if as_json and not given.get():
+        error = RunStopped("It was interrupted before it had a result", hint="Start it again")
+        return trouble(error, command=command, as_json=True)
+    return INTERRUPTED
+
+
 def trouble(
     error: NbrefineError, *, command: str, as_json: bool, facts: Facts | None = None
 ) -> int:
@@ -111,7 +149,9 @@ def trouble(
     if as_json:
         message, hint = spelled(error.message, ours), spelled(error.hint, ours)
         told = {"kind": type(error).__name__, "message": message, "hint": hint}
-        print_json({**(facts or {}), "error": told})
+        stop = {"reason": "stopped", "detail": error.message}
+        known = {"stop": stop} if isinstance(error, RunStopped) else {}
+        print_json({**known, **(facts or {}), "error": told})
     if isinstance(error, RunStopped):
         return INTERRUPTED
     return USAGE if isinstance(error, UsageError) else TROUBLE

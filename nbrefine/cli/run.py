@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nbrefine.cli import options
-from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, print_json, summary
+from nbrefine.cli.results import (
+    SOLVED,
+    UNSOLVED,
+    broken_off,
+    left_at_once,
+    print_json,
+    summary,
+)
 from nbrefine.errors import NbrefineError
 from nbrefine.inputs import in_words, names_file
 
@@ -94,6 +101,7 @@ def run(
     from nbrefine.notebook import free_name
 
     record = Path(config.output) if config.output else free_name(Path("episode.ipynb"))
+    episode_run = None
     try:
         with (
             _started(config, record, overwrite=overwrite) as episode_run,
@@ -102,6 +110,9 @@ def run(
             episode = progress.follow(episode_run, max_turns=config.max_turns, quiet=quiet)
     except NbrefineError as error:
         return broken_off(error, record, command="run", facts=summary, as_json=as_json)
+    except KeyboardInterrupt:
+        begun = episode_run.episode if episode_run is not None else None
+        return left_at_once(begun, record, facts=summary, as_json=as_json)
     if as_json:
         print_json(summary(episode, record))
     elif not quiet:

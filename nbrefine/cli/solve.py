@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nbrefine.cli import options
-from nbrefine.cli.results import SOLVED, UNSOLVED, broken_off, print_json, summary
+from nbrefine.cli.results import (
+    SOLVED,
+    UNSOLVED,
+    broken_off,
+    left_at_once,
+    print_json,
+    summary,
+)
 from nbrefine.cli.run import stopping_on_signals
 from nbrefine.errors import NbrefineError, UsageError
 from nbrefine.inputs import in_words, names_file
@@ -170,6 +177,7 @@ def solve(
     record = resume or config.record or free_name(Path("episode.ipynb"))
     known = earlier.differences()
     asked = asking.by_terminal() if approve else None
+    running = None
     try:
         with (
             _material(connect, use, kernel) as material,
@@ -189,6 +197,9 @@ def solve(
             )
     except NbrefineError as error:
         return broken_off(error, record, command="solve", facts=_summary, as_json=as_json)
+    except KeyboardInterrupt:
+        begun = running.episode if running is not None else None
+        return left_at_once(begun, record, facts=_summary, as_json=as_json)
     for told in () if quiet else episode.settings.get("differences", ())[known:]:
         typer.echo(f"Other than it was when the work stopped: {visible(told)}", err=True)
     if as_json:

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,30 +167,59 @@ def test_wrong_input_ends_with_2_and_a_kernel_that_does_not_start_with_3(
     assert capsys.readouterr().err.count("\n") == 9
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_a_replay_and_leaves_nothing(
-    sent: signal.Signals, code: int, tmp_path: Path
-) -> None:
-    setup = "import os\nopen('begun', 'w').write(str(os.getpid()))\nwhile True: pass"
-    save(Episode(Task("Wait.", setup=setup)), tmp_path / "wait.ipynb")
-    temporary, begun = tmp_path / "temporary", tmp_path / "begun"
+@contextmanager
+def waiting(*options: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Give a replay whose one cell does not end; its process wrote its number to `begun`."""
+    setup = (
+        f"import os\nopen({str(folder / 'begun')!r}, 'w').write(str(os.getpid()))\nwhile True: pass"
+    )
+    save(Episode(Task("Wait.", setup=setup)), folder / "wait.ipynb")
+    begun, temporary = folder / "begun", folder / "temporary"
     temporary.mkdir()
     run = "from nbrefine.cli import main; main()"
-    command = [sys.executable, "-c", run, "replay", str(tmp_path / "wait.ipynb")]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(temporary)}
+        [sys.executable, "-c", run, "replay", *options, str(folder / "wait.ipynb")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
     )
     try:
         deadline = time.monotonic() + 60
         while not (begun.exists() and begun.read_text()):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        process.send_signal(sent)
-        _, said = process.communicate(timeout=60)
+        yield process
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_a_replay_and_leaves_nothing(
+    sent: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    with waiting(folder=tmp_path) as process:
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == code, said
     assert "Traceback" not in said
-    assert list(temporary.iterdir()) == []
-    assert not psutil.pid_exists(int(begun.read_text()))
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert not psutil.pid_exists(int((tmp_path / "begun").read_text()))
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_program_is_told_what_had_ended_before_a_signal(
+    sent: signal.Signals, code: int, saved: Path, tmp_path: Path
+) -> None:
+    with waiting(str(saved), "--json", folder=tmp_path) as process:
+        process.send_signal(sent)
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    told = json.loads(out)
+    assert (told["stop"]["reason"], told["ok"]) == ("stopped", False)
+    assert told["counts"] == {"as_recorded": 1, "differ": 0, "refused": 0, "trouble": 0}
+    ended, stopped = told["episodes"]
+    assert [cell["cell"] for cell in ended["cells"]] == ["ep-setup", "s01-a02", "ep-tests"]
+    assert stopped["file"] == str(tmp_path / "wait.ipynb")
+    assert stopped["error"]["kind"] == "RunStopped"

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -249,11 +249,14 @@ def test_the_traceback_is_there_for_who_asks(
 
 
 @contextmanager
-def running(cell: str, *through: str) -> Iterator[subprocess.Popen[str]]:
+def running(
+    cell: str, *through: str, options: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """Give a run whose first turn is finished and whose second turn's cell runs."""
     second = f"```python\nopen('running', 'w').write(str(__import__('os').getpid()))\n{cell}\n```"
+    given = ["-o", "out.ipynb", "--workspace", "report", *options]
     process = subprocess.Popen(
-        [*through, NBREFINE, *asked(WRONG, second), "-o", "out.ipynb", "--workspace", "report"],
+        [*through, NBREFINE, *asked(WRONG, second), *given],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -295,17 +298,42 @@ def test_a_signal_ends_the_run_with_a_complete_record(sent: signal.Signals, code
 def test_a_signal_before_the_first_turn_ends_the_run_and_leaves_no_record() -> None:
     Path("setup.py").write_text("open('begun', 'w').close()\nwhile True: pass\n")
     process = subprocess.Popen(
-        [NBREFINE, *asked(RIGHT), "--setup", "setup.py"], stderr=subprocess.PIPE, text=True
+        [NBREFINE, *asked(RIGHT), "--setup", "setup.py", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         wait_for(Path("begun").exists, process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=LIMIT)
+        out, err = process.communicate(timeout=LIMIT)
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == 130, err
     assert err.splitlines()[1:] == ["nbrefine: The episode was stopped before its kernel was ready"]
+    assert json.loads(out)["stop"]["reason"] == "stopped"
     assert not Path("episode.ipynb").exists()
+
+
+def test_a_program_has_its_document_also_where_nothing_had_begun() -> None:
+    os.mkfifo("task.yaml")
+    process = subprocess.Popen(
+        [NBREFINE, "run", "task.yaml", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with Path("task.yaml").open("w"):  # which waits until it is read
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, err
+    told = json.loads(out)
+    assert (told["stop"]["reason"], told["error"]["kind"]) == ("stopped", "RunStopped")
 
 
 def test_a_hang_up_that_is_ignored_ends_nothing() -> None:
@@ -321,14 +349,17 @@ def test_a_hang_up_that_is_ignored_ends_nothing() -> None:
 
 def test_a_second_signal_leaves_at_once_and_leaves_no_kernel() -> None:
     deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-    with running(deaf) as process:
+    with running(deaf, options=["--json"]) as process:
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         while "Stopping" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=LIMIT)
+        out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, err
+    told = json.loads(out)
+    assert told["stop"]["reason"] == "stopped"
+    assert told["turns"][0]["code"] == "x = 1"
     assert "every finished turn is in out.ipynb" in err
     assert notebook.load("out.ipynb").turns[0].code == "x = 1"
     gone = Path("/proc", Path("running").read_text())

@@ -20,7 +20,8 @@ from nbrefine.outputs import CellResult, Display, Stream
 from nbrefine.values import CaseResult, Episode, Extraction, Stop, Task, TestReport, Turn
 from nbrefine.views.diff import EpisodeDiff, diff, page, terminal
 from nbrefine.views.diff.controls import Controls
-from nbrefine.views.diff.still import CHANGES, LISTED, ROOM, absent, still
+from nbrefine.views.diff.still import ABSENT, CHANGES, still
+from nbrefine.views.drawing.still import LISTED, ROOM, absent
 from tests.steps import answered, gave_up
 
 AWKWARD = (
@@ -293,7 +294,7 @@ def test_the_text_that_stays_is_plain_and_bounded(plain: EpisodeDiff) -> None:
         f"Attempt 2: {no} in A, accepted, 1/1 tests passed in B (code, verdict, tests, output)",
         f"Attempt 3: {no} in A, - in B (only in A)",
     ]
-    assert set(absent()) == {"text/html", "text/plain"}
+    assert set(absent(ABSENT)) == {"text/html", "text/plain"}
     code = "\n".join(f"line {number}" for number in range(CHANGES * 2))
     turns = [attempt(number, f"{code}\n{number}") for number in range(1, 200)]
     long = still(diff(episode(*turns), episode()))

@@ -25,11 +25,12 @@ from nbrefine.bindings import Binding, NameChange, StateChange
 from nbrefine.errors import RecordError
 from nbrefine.outputs import CellResult, Display, Failure, Stream
 from nbrefine.values import CaseResult, Episode, Extraction, Message, Reply, Stop, TestReport
+from nbrefine.views.drawing.still import LISTED, ROOM, absent
 from nbrefine.views.player import Player
 from nbrefine.views.player.again import ways
 from nbrefine.views.player.controls import Controls
 from nbrefine.views.player.panels import TABS, Panels
-from nbrefine.views.player.still import LISTED, ROOM, absent, still
+from nbrefine.views.player.still import ABSENT, still
 from nbrefine.views.story import story
 from tests.steps import answered, gave_up
 
@@ -404,7 +405,7 @@ def test_a_notebook_that_showed_it_reads_as_a_page_without_the_widgets(
     for output in (*first, *second):
         assert {"text/plain", "text/html"} <= set(output.data)
     assert not any("widget" in mime for output in second for mime in output.data)
-    assert second[-1].data == absent()
+    assert second[-1].data == absent(ABSENT)
     exporter = HTMLExporter()  # type: ignore[no-untyped-call]  # has no types
     exporter.sanitize_html = True
     for page in (HTMLExporter(), exporter):  # type: ignore[no-untyped-call]

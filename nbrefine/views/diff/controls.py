@@ -12,9 +12,10 @@ from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import one_line, visible
 from nbrefine.views.diff import drawn, telling
 from nbrefine.views.diff.compared import EpisodeDiff
-from nbrefine.views.diff.still import absent, still
+from nbrefine.views.diff.still import ABSENT, still
 from nbrefine.views.drawing import parts
 from nbrefine.views.drawing.frame import asset
+from nbrefine.views.drawing.still import absent
 from nbrefine.views.widgets import belongs_to_this_cell, close, guarded, named, style, view
 
 ROWS = 16
@@ -33,7 +34,7 @@ def display_diff(compared: EpisodeDiff) -> None:
     _display: Any = display  # has no types
     controls = Controls(compared)
     _display(still(compared), raw=True)
-    _display({**controls.bundle(), **absent()}, raw=True, display_id=controls.place)
+    _display({**controls.bundle(), **absent(ABSENT)}, raw=True, display_id=controls.place)
     belongs_to_this_cell(controls)
 
 
@@ -83,7 +84,7 @@ class Controls:
         from IPython.display import update_display
 
         update: Any = update_display  # has no types
-        update(absent(), raw=True, display_id=self.place)
+        update(absent(ABSENT), raw=True, display_id=self.place)
 
     def _say(self, trouble: str) -> None:
         self._panel.value = _html([parts.box(visible(trouble), "Error", kind="error")])

@@ -14,9 +14,10 @@ from uuid import uuid4
 
 from nbrefine.notebook import load
 from nbrefine.values import Episode
+from nbrefine.views.drawing.still import absent
 from nbrefine.views.player.controls import Controls
 from nbrefine.views.player.panels import Panels
-from nbrefine.views.player.still import absent, still
+from nbrefine.views.player.still import ABSENT, still
 from nbrefine.views.story import story
 from nbrefine.views.widgets import belongs_to_this_cell
 
@@ -58,7 +59,7 @@ class Player:
         place = f"nbrefine-player-{uuid4().hex[:12]}"
         self._places.append(place)
         _display(still(self._story, outcomes=not self._predict), raw=True)
-        _display({**self._controls.bundle(), **absent()}, raw=True, display_id=place)
+        _display({**self._controls.bundle(), **absent(ABSENT)}, raw=True, display_id=place)
         belongs_to_this_cell(self)
 
     def close(self) -> None:
@@ -70,4 +71,4 @@ class Player:
 
         update: Any = update_display  # has no types
         for place in self._places:
-            update(absent(), raw=True, display_id=place)
+            update(absent(ABSENT), raw=True, display_id=place)

@@ -1,8 +1,4 @@
-"""An episode as text in a notebook's output, which stays readable where no widget is alive.
-
-Only tags are used that the strictest readers keep or show in a way that does not hurt: no style,
-no table, nothing that needs a script.
-"""
+"""An episode as text in a notebook's output."""
 
 from __future__ import annotations
 
@@ -10,16 +6,12 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from nbrefine.notebook.codec import clean
 from nbrefine.notebook.markdown import one_line, shorten
+from nbrefine.views.drawing.still import bundle, folded, laid_out, line, listed, strong, within_room
 from nbrefine.views.story import Scene, Story
 
-ROOM = 60_000
-"""Characters that all scenes may take."""
 CODE, OUTPUT, TASK = 60, 15, 30
 """Lines of each that are shown."""
-LISTED = 12
-"""Scenes that the plain text names."""
 
 HIDDEN = "What came of the attempts is hidden until it is revealed in the player."
 
@@ -33,66 +25,40 @@ def still(story: Story, *, outcomes: bool = True) -> dict[str, str]:
     ----------
     outcomes: whether to tell what came of it; without, the scenes are not told at all.
     """
-    verdict = story.verdict if outcomes else HIDDEN
-    html = [
-        Markup("<div><strong>{}</strong></div>").format(one_line(story.title)),
-        Markup("<div>{}</div>").format(one_line(verdict, 1_000)),
-        _task(story.task),
-    ]
-    titles = []
-    if outcomes and story.scenes:
-        html += [
-            Markup("<details><summary>All attempts as text</summary>"),
-            *_scenes(story),
-            Markup("</details>"),
-        ]
-        titles = [one_line(scene.title) for scene in story.scenes[:LISTED]]
-        more = len(story.scenes) - LISTED
-        titles += [f"and {more:,} more"] if more > 0 else []
-    text = "\n".join([one_line(story.title), one_line(verdict, 1_000), *titles])
-    return {"text/html": clean("\n".join(html)), "text/plain": clean(text)}
-
-
-def absent() -> dict[str, str]:
-    """Give what stands in the place of a player that is not alive."""
-    return {"text/html": f"<div>{ABSENT}</div>", "text/plain": ABSENT}
+    scenes = story.scenes if outcomes else ()
+    told = within_room(scenes, _scene, "{:,} more are not told here; the record has them.")
+    attempts = [folded("All attempts as text", told)] if scenes else []
+    return bundle(
+        one_line(story.title),
+        [story.verdict if outcomes else HIDDEN],
+        [_task(story.task), *attempts],
+        listed(scenes, _headline),
+    )
 
 
 def _task(text: str) -> Markup:
     """Give prose as lines that wrap, and what is laid out as it is."""
-    if any(line.startswith((" ", "\t", "```", "|")) for line in text.split("\n")):
-        return _pre(text, TASK)
-    lines = shorten(text.strip("\n"), TASK).split("\n")
-    return Markup("\n").join(Markup("<div>{}</div>").format(line) for line in lines if line)
-
-
-def _scenes(story: Story) -> Iterator[Markup]:
-    room = ROOM
-    for place, scene in enumerate(story.scenes):
-        told = Markup("\n").join(_scene(scene))
-        room -= len(told)
-        if room < 0:
-            left = len(story.scenes) - place
-            yield Markup("<div>{} more are not told here; the record has them.</div>").format(left)
-            return
-        yield told
+    if any(row.startswith((" ", "\t", "```", "|")) for row in text.split("\n")):
+        return laid_out(text, TASK)
+    rows = shorten(text.strip("\n"), TASK).split("\n")
+    return Markup("\n").join(Markup("<div>{}</div>").format(row) for row in rows if row)
 
 
 def _scene(scene: Scene) -> Iterator[Markup]:
-    yield Markup("<div><strong>{}</strong></div>").format(one_line(scene.title))
+    yield strong(_headline(scene))
     if scene.said:
-        yield from (Markup("<div>The model wrote:</div>"), _pre(scene.said, OUTPUT))
+        yield from (line("The model wrote:"), laid_out(scene.said, OUTPUT))
     if scene.origin:
-        yield Markup("<div>{}</div>").format(scene.origin)
+        yield line(scene.origin)
     if scene.code:
-        yield from (Markup("<div>Code:</div>"), _pre(scene.code, CODE))
+        yield from (line("Code:"), laid_out(scene.code, CODE))
     if scene.plan is not None:
-        yield Markup("<div>{}</div>").format(one_line(scene.plan_told, 1_000))
+        yield line(scene.plan_told)
     if scene.ran and (text := scene.text).strip():
-        yield from (Markup("<div>Output:</div>"), _pre(text, OUTPUT))
+        yield from (line("Output:"), laid_out(text, OUTPUT))
     if scene.trouble:
-        yield Markup("<div>{}</div>").format(one_line(scene.trouble, 1_000))
+        yield line(scene.trouble)
 
 
-def _pre(text: str, lines: int) -> Markup:
-    return Markup("<pre>{}</pre>").format(shorten(text.strip("\n"), lines))
+def _headline(scene: Scene) -> str:
+    return one_line(scene.title)

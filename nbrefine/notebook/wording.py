@@ -103,11 +103,11 @@ def _models(episode: Episode) -> str:
             turns.setdefault(turn.reply.model or episode.model, []).append(turn.number)
     if len(turns) < 2:
         return episode.model
-    return "; ".join(f"{model} ({_turns(numbers)})" for model, numbers in turns.items())
+    return "; ".join(f"{model} ({listed('turn', numbers)})" for model, numbers in turns.items())
 
 
-def _turns(numbers: Sequence[int]) -> str:
-    """Name turns: "turn 2", "turns 1-3, 5"."""
+def listed(what: str, numbers: Sequence[int]) -> str:
+    """Name what has numbers: "turn 2", "turns 1-3, 5"."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -115,7 +115,7 @@ def _turns(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     told = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    return f"turn{'s' if len(numbers) > 1 else ''} {', '.join(told)}"
+    return f"{what}{'s' if len(numbers) > 1 else ''} {', '.join(told)}"
 
 
 def differences(episode: Episode) -> list[str]:

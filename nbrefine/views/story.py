@@ -6,7 +6,7 @@ Terminal, player, panel and page tell the same story and differ only in how they
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from nbrefine.findings import findings
@@ -16,6 +16,7 @@ from nbrefine.notebook.markdown import one_line
 from nbrefine.outputs import Output
 from nbrefine.prompts import fold_traceback
 from nbrefine.values import CaseResult, Episode, Message, Plan, Turn, Usage
+from nbrefine.views.recall import Recall
 
 DOUBTS = 3
 """Tests that may be wrong and are told of."""
@@ -38,6 +39,8 @@ class Scene:
     """What became of it, such as "rejected (failed), 2/4 tests passed"."""
     language: str
     """What its code is written in."""
+    recall: Recall = field(repr=False, compare=False)
+    """What the prompts of its step show of the attempts."""
     before: Turn | None = None
     """The attempt of the same step whose code this one is compared with."""
     plan: Plan | None = None
@@ -75,6 +78,11 @@ class Scene:
     def prompt(self) -> tuple[Message, ...]:
         """The messages as sent; () where no model was asked."""
         return self.turn.messages
+
+    @property
+    def unshown(self) -> str:
+        """Which attempts of its step its prompt does not show, in a sentence; "" for none."""
+        return self.recall.unshown(self.turn)
 
     @property
     def changes(self) -> str:
@@ -333,6 +341,7 @@ def _scenes(
     episode: Episode, step: steps.Step, keys: dict[int, str], several: bool
 ) -> Iterator[Scene]:
     previous: Turn | None = None
+    recall = Recall.of(episode, step.turns)
     for turn in step.turns:
         plan = steps.made_at(episode, turn)
         yield Scene(
@@ -340,6 +349,7 @@ def _scenes(
             turn,
             *_title(episode, step, turn, several),
             wording.language(episode, turn),
+            recall,
             previous if turn.code else None,
             plan,
             steps.plans_told(episode)[episode.plans.index(plan)] if plan is not None else "",

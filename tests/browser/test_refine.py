@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from nbrefine.notebook import load
 from tests.browser.lab import PATIENCE, Lab, Sheet
 from tests.magics.kernels import command
 
@@ -30,6 +31,7 @@ AGENT = [
     "'after'",
 ]
 RUN_ALL = "() => { jupyterapp.commands.execute('notebook:run-all-cells'); }"
+RESTART = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 INTERRUPT = "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()"
 
 
@@ -123,6 +125,27 @@ def test_an_interrupt_ends_the_work_and_run_all(opened: Callable[..., Sheet]) ->
     expect(sheet.outputs(2)).to_contain_text("UsageError: interrupted")
     cells = saved(sheet)
     assert [cell["execution_count"] for cell in cells] == [1, 2, 3, None]
+    sheet.close()
+
+
+def test_after_a_restart_of_the_kernel_the_panel_does_not_say_that_anything_runs(
+    opened: Callable[..., Sheet], axe: Callable[..., list[str]]
+) -> None:
+    sheet = opened(AGENT)
+    begun(sheet)
+    panel = sheet.outputs(2)
+    lost = panel.get_by_text("This panel has lost its kernel.")
+    expect(lost).to_be_hidden()
+    sheet.page.evaluate(RESTART)
+    expect(lost).to_be_visible()
+    picture(sheet.page, "refine-restarted")
+    expect(panel.get_by_text("running the code")).to_be_hidden()
+    expect(panel.get_by_role("button")).to_have_count(0)
+    expect(panel.locator("pre", has_text="return xs[0]").first).to_be_visible()
+    assert axe(sheet.page, ".nbrefine-player") == []
+    expect(panel.get_by_text("is in episode.ipynb.")).to_be_visible()
+    (left,) = load(sheet.path.parent / "episode.ipynb").turns
+    assert left.code == "def median(xs):\n    return xs[0]"
     sheet.close()
 
 

@@ -33,6 +33,13 @@ ROWS = 12
 REPLY = 8
 """Last lines of a reply that is being written."""
 
+_LOST = (
+    "This panel has lost its kernel. If that was restarted, the work has ended; what was recorded "
+    "until then is in {record}. Run the cell again to begin anew."
+)
+"""Shown where the front end marks the widgets of a kernel that was restarted, which it does by
+itself: no callback could tell it any more."""
+
 _AFTER = "It ends with this attempt."
 _NOW = "It is being ended."
 Buttons = Literal["heard", "late", "deaf"]
@@ -98,11 +105,13 @@ class Panel:
         )
         self._turns = widgets.Select(description="Turns", rows=ROWS)
         self._tabs = widgets.Tab([widgets.HTML() for _ in SHOWN], titles=SHOWN)
+        lost = named(widgets.HTML(_paragraph(_LOST.format(record=self._record))), "lost")
         bar = named(widgets.HBox([self._after, self._now, self._spent]), "bar")
+        now = [named(each, "live") for each in (self._status, bar, self._reply)]
         scene = named(widgets.VBox([self._tabs]), "scene")
         body = named(widgets.HBox([self._turns, scene]), "body")
-        parts = [widgets.HTML(style()), self._status, bar, self._reply, body]
-        self._box = named(widgets.VBox(parts), "player")
+        parts = [widgets.HTML(style()), lost, *now, body]
+        self._box = named(named(widgets.VBox(parts), "player"), "panel")
         self._after.on_click(self._calling(self._stop_after))
         self._now.on_click(self._calling(self._stop_now))
         self._turns.observe(self._calling(self._chosen), names="index")

@@ -15,7 +15,10 @@ from nbrefine.views.story import Scene, Story, story
 TURNS = 30
 """Turns that are named; of more, the first and the last ones."""
 
-STARTING = "The work has begun; what comes of it stands here at its end."
+STARTING = (
+    "The work has begun; what comes of it stands here at its end. "
+    "If the kernel was restarted since, it has ended: run the cell again."
+)
 
 CODE_LINES = 60
 OUTPUT_LINES = 12

@@ -1,4 +1,4 @@
-"""Processes that scan and fork themselves as a kernel does, and kernels to branch."""
+"""Processes that scan and fork themselves as a kernel does, kernels to branch, and overlays."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.inside import branching
+from tests.kernel.branching.layered import USERS, Session
 
 # Loaded by path and by this name, as in a kernel; `app` has of an `IPKernelApp` what is looked at.
 _PRELUDE = '''
@@ -146,3 +147,10 @@ def value() -> Callable[..., str]:
         return result.text.strip()
 
     return run
+
+
+@pytest.fixture(params=USERS, ids=lambda user: "nobody" if user else "oneself")
+def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    made = Session(request.param)
+    yield made
+    made.end()

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from nbrefine.executors.inside.names import Names, Told
 from tests.executors.bare import Bare
-
-
-@pytest.fixture(scope="module")
-def bare() -> Iterator[Bare]:
-    with Bare() as started:
-        yield started
-
 
 FUNCTION = Told("function", "solution", "")
 

@@ -72,6 +72,9 @@ class NameChange:
     """None where the cell bound it."""
     after: Binding | None = None
     """None where the cell deleted it."""
+    dtypes: tuple[str, ...] = ()
+    """Columns that have another dtype now, such as "weight float64, was int64", or the array's own
+    without a name; () too where a dtype is not known."""
 
     def __post_init__(self) -> None:
         if self.before is None and self.after is None:

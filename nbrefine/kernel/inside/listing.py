@@ -164,10 +164,11 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
     names = frame.columns[:KEYS].tolist()
     arrays = _columns(frame, min(columns, COLUMNS))
     complete = _complete(frame) if counted else ()
-    parts = []
+    parts, dtypes = [], []
     for place, (name, array) in enumerate(zip(names, arrays)):  # noqa: B905  `strict` is younger
         told = "" if place in complete else _lacking(array, counted=counted)
-        parts.append(f"{_label(name)} ({dtype_name(array.dtype)}{told})")
+        dtypes.append([_label(name), dtype_name(array.dtype)])
+        parts.append("{} ({}{})".format(*dtypes[-1], told))
     detail = ", ".join(parts) + _more(columns - len(parts), "columns")
     if not is_from(frame.index, "pandas", "RangeIndex"):
         detail += f"; index {_label(frame.index.name) if frame.index.name else ''}".rstrip()
@@ -178,6 +179,7 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
         "shape": [rows, columns],
         "size": _size(frame, arrays if len(arrays) == columns else None),
         "detail": detail,
+        "dtypes": dtypes,
         "keys": _keys(names),
         "preview": ", ".join(heads),
     }
@@ -279,6 +281,7 @@ def _values(told: Any, array: Any, size: int) -> dict[str, Any]:
         "shape": [len(array)],
         "size": size,
         "detail": f"{dtype_name(array.dtype)}{lacking}{name}",
+        "dtypes": [["", dtype_name(array.dtype)]],
         "preview": _row(_first(array, 5)) + _more(len(array) - 5, "values"),
     }
 
@@ -288,16 +291,19 @@ def _array(array: Any) -> dict[str, Any]:
         "shape": shape(array),
         "size": int(array.nbytes),
         "detail": dtype_name(array.dtype),
+        "dtypes": [["", dtype_name(array.dtype)]],
         "preview": _row(array.flat[:5].tolist()) + _more(array.size - 5, "values"),
     }
 
 
 def _polars_frame(frame: Any) -> dict[str, Any]:
-    schema = [f"{_label(name)} ({kind})" for name, kind in list(frame.schema.items())[:COLUMNS]]
+    dtypes = [[_label(name), str(kind)] for name, kind in list(frame.schema.items())[:COLUMNS]]
+    schema = [f"{name} ({kind})" for name, kind in dtypes]
     return {
         "shape": shape(frame),
         "size": int(frame.estimated_size()),
         "detail": ", ".join(schema) + _more(frame.width - len(schema), "columns"),
+        "dtypes": dtypes,
         "keys": _keys(frame.columns),
         "preview": ", ".join(_row(row) for row in frame.head(2).rows()),
     }

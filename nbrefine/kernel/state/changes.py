@@ -11,6 +11,9 @@ from nbrefine.kernel.state.namespace import Variable
 PREVIEW = 60
 """Characters of a value that are shown where it is told with others."""
 
+DTYPES = 3
+"""Columns of other dtypes that are told of one name."""
+
 OTHER_RANDOM = "the random generators are in another state"
 """What differs between any two sessions that were not seeded."""
 
@@ -32,8 +35,8 @@ def changes(before: Snapshot | StateDigest, after: Snapshot | StateDigest) -> St
         if was is None:
             names.append(NameChange(told.name, None, _binding(told, shown_after)))
         elif _differs(was, told):
-            binding = _binding(was, shown_before)
-            names.append(NameChange(told.name, binding, _binding(told, shown_after)))
+            both = _binding(was, shown_before), _binding(told, shown_after)
+            names.append(NameChange(told.name, *both, _dtypes(told, shown_before, shown_after)))
         elif not (was.whole and told.whole):
             partly.append(told.name)
     names += (NameChange(told.name, _binding(told, shown_before)) for told in were.values())
@@ -86,7 +89,7 @@ def _other(name: NameChange) -> str:
     assert name.after is not None
     first, second = _extent(name.before), _extent(name.after)
     other = f"is {second}, not {first}" if first != second else "has another value"
-    return f"{name.name} {other}"
+    return f"{name.name} {other}{_recast(name)}"
 
 
 def describe(change: StateChange, *, limit: int = 600) -> str:
@@ -143,6 +146,20 @@ def _binding(told: NameDigest, shown: dict[str, Variable]) -> Binding:
     return Binding(told.type, variable.kind, told.shape, variable.preview)
 
 
+def _dtypes(
+    told: NameDigest, before: dict[str, Variable], after: dict[str, Variable]
+) -> tuple[str, ...]:
+    """Say which columns of a name, or whether the array it is, have another dtype."""
+    if told.name not in before or told.name not in after:
+        return ()
+    were = dict(before[told.name].dtypes)
+    return tuple(
+        f"{column} {dtype}, was {were[column]}".lstrip()
+        for column, dtype in after[told.name].dtypes
+        if were.get(column, dtype) != dtype
+    )
+
+
 def _shared(digest: StateDigest, kept: set[str]) -> set[tuple[str, ...]]:
     groups = (tuple(name for name in group if name in kept) for group in digest.shared)
     return {group for group in groups if len(group) > 1}
@@ -167,11 +184,22 @@ def _changed(change: NameChange) -> str:
         new = _size(after)
         if before.shape is not None and len(before.shape) == 1:
             new = new.removeprefix("of length ")
-        return f"{change.name} {_extent(before)} -> {new}"
+        return f"{change.name} {_extent(before)} -> {new}{_recast(change)}"
+    if change.dtypes:
+        return f"{change.name} {_extent(after)}{_recast(change)}"
     first, second = _cut(before.preview), _cut(after.preview)
     if first != second and not _is_table(after):
         return f"{change.name} {_extent(before)} {first} -> {second}"
     return f"{change.name} {_extent(after)}, other content"
+
+
+def _recast(change: NameChange) -> str:
+    """Tell of other dtypes, behind what else is told of a name."""
+    if not change.dtypes:
+        return ""
+    more = len(change.dtypes) - DTYPES
+    told = [*change.dtypes[:DTYPES], *([f"{more} more with other dtypes"] if more > 0 else [])]
+    return f": {', and '.join(told)}"
 
 
 def _told(binding: Binding) -> str:

@@ -9,7 +9,7 @@ import pytest
 from nbrefine._portal import Run
 from nbrefine.bindings import Binding, NameChange, NameDigest, StateChange, StateDigest
 from nbrefine.kernel import Kernel
-from nbrefine.kernel.state.changes import changes, describe, differences, lately
+from nbrefine.kernel.state.changes import changes, describe, differences, lately, moves
 from nbrefine.kernel.state.digest import Snapshot, snapshot
 
 
@@ -48,6 +48,34 @@ def test_new_changed_and_deleted_names_are_told_with_what_they_were(kernel: Kern
         f"changed: prices list of length 3 -> 4; n int 3 -> str 'three'; {grid}",
         "deleted: tmp",
     ]
+
+
+def test_another_dtype_is_told_with_what_it_was(kernel: Kernel) -> None:
+    before = taken(
+        kernel,
+        "import numpy as np, pandas as pd\nxs = np.arange(3)\ns = pd.Series([1, 2])\n"
+        "df = pd.DataFrame({'a': [1, 2], 'b': [1, 2], 'c': [1, 2]})\ngrown = df.copy()\n"
+        "wide = pd.DataFrame({f'c{n}': [n] for n in range(5)})",
+    )
+    after = taken(
+        kernel,
+        "xs = xs.astype(float)\ns = s.astype('int32')\ndf['b'] = [1.5, 2.0]\ndf['c'] = [3, 4]\n"
+        "grown = pd.concat([grown, grown[:1]]).astype({'a': float, 'b': float})\n"
+        "wide = wide.astype('float32')",
+    )
+    grown = "a float64, was int64, and b float64, was int64"
+    wide = ", and ".join(f"c{n} float32, was int64" for n in range(3))
+    told = describe(changes(before, after), limit=3000)
+    assert told.removeprefix("changed: ").split("; ") == [
+        "xs ndarray of length 3: float64, was int64",
+        "s Series of length 2: int32, was int64",
+        "df DataFrame 2 rows x 3 columns: b float64, was int64",
+        f"grown DataFrame 2 rows x 3 columns -> 3 rows x 3 columns: {grown}",
+        f"wide DataFrame 1 rows x 5 columns: {wide}, and 2 more with other dtypes",
+    ]
+    assert moves(changes(before, after))[0] == "xs has another value: float64, was int64"
+    plain = changes(before.digest, after.digest)  # which know no dtypes
+    assert moves(plain)[0] == "xs has another value"
 
 
 def test_a_change_through_an_alias_shows_in_every_name_that_has_it(kernel: Kernel) -> None:

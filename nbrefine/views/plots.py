@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nbrefine.errors import UsageError
 from nbrefine.metrics import (
+    Counted,
     Outcome,
     Recorded,
     compute_accuracy,
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Results = Iterable[Outcome | Episode | Recorded]
-"""Outcomes, episodes or trajectories of one set of tasks."""
+Results = Iterable[Outcome | Counted | Episode | Recorded | Mapping[str, Any]]
+"""Outcomes, episodes, trajectories or rows of one set of tasks; a row also as an evaluation writes
+it into `results.jsonl` and `summary.json`."""
 
-Sets = Results | Mapping[str, Results]
-"""One set of results, or several by name."""
+Sets = Results | Mapping[str, Results] | Mapping[str, Any]
+"""One set of results, or several by name, as the whole of a `summary.json` has them."""
 
 
 def plot_solved_by_attempt(
@@ -45,8 +47,8 @@ def plot_solved_by_attempt(
 
     Raises
     ------
-    UsageError: matplotlib is not installed, nothing counts, something given is no episode, or
-        `attempts` is below 1.
+    UsageError: matplotlib is not installed, nothing counts, something given is no episode and no
+        row of one, or `attempts` is below 1.
     """
     sets = _by_name(results)
     longest = _reach(sets, attempts)
@@ -114,7 +116,9 @@ def pass_at_k_table(results: Sets, *, ks: Sequence[int] | None = None) -> str:
 
 def _by_name(results: Sets) -> dict[str, list[Outcome]]:
     """Give the outcomes that count, by the name of their set; one set has the name ""."""
-    sets = results if isinstance(results, Mapping) else {"": results}
+    sets: Mapping[str, Any] = results if isinstance(results, Mapping) else {"": results}
+    if _written(sets):
+        sets = sets.get("results", {})
     counted = {
         name: [outcome for outcome in outcomes_of(_results(each)) if outcome.counts]
         for name, each in sets.items()
@@ -129,18 +133,45 @@ def _by_name(results: Sets) -> dict[str, list[Outcome]]:
     return counted
 
 
+def _written(given: Mapping[str, Any]) -> bool:
+    """Tell whether this is a whole `summary.json`, or the line of settings in `results.jsonl`."""
+    return str(given.get("schema", "")).startswith("nbrefine.results/")
+
+
 def _results(given: object) -> list[Outcome | Episode | Recorded]:
-    """Refuse what says nothing of episodes, such as paths and rows of a file."""
+    """Read rows as an evaluation writes them, and refuse what says nothing of episodes."""
     one = isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)
     results: list[Any] = [given] if one else list(cast("Iterable[Any]", given))
+    found: list[Any] = []
     for result in results:
-        known = isinstance(result, Outcome | Episode)
-        if one or not (known or hasattr(result, "outcome") or hasattr(result, "episode")):
+        row = not one and isinstance(result, Mapping)
+        if row and _written(result):
+            continue
+        known = _row(result) if row else result
+        own = isinstance(known, Outcome | Episode)
+        if one or not (own or hasattr(known, "outcome") or hasattr(known, "episode")):
             raise UsageError(
                 f"{reprlib.repr(result)} is no {'list of episodes' if one else 'episode'}",
-                hint="Give episodes, such as [nbrefine.load(path) for path in paths]",
+                hint="Give episodes, such as [nbrefine.load(path) for path in paths], or the rows "
+                "of an evaluation",
             )
-    return results
+        found.append(known)
+    return found
+
+
+def _row(written: Mapping[str, Any]) -> Outcome | None:
+    """Read as much of an episode's row as is drawn; None where it is none."""
+    try:
+        return Outcome(
+            task=written["task_index"],
+            verdict="solved" if written["passing_but_wrong"] else written["verdict"],
+            sample=written["sample"],
+            solved_at=written["passed_at"],
+            graded=written["graded"],
+            turns=written["turns"],
+        )
+    except KeyError:
+        return None
 
 
 def _reach(sets: Mapping[str, Sequence[Outcome]], attempts: int | None) -> int:

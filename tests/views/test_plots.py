@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from nbrefine.errors import UsageError
+from nbrefine.evaluation.results import ResultsFile, Row, create_evaluation_result
 from nbrefine.metrics import Outcome
 from nbrefine.values import Episode
 from nbrefine.views.plots import pass_at_k_table, plot_solved_by_attempt, solved_by_attempt_table
@@ -55,6 +58,28 @@ def test_a_notebook_shows_the_curve_without_pyplot() -> None:
     form: Any = DisplayFormatter()
     shown = form.format(plot_solved_by_attempt(FOUR))[0]
     assert shown["image/png"].startswith(b"\x89PNG")
+
+
+def test_what_an_evaluation_writes_is_taken_as_it_is(tmp_path: Path) -> None:
+    graded = [*FOUR[:3], replace(FOUR[0], task="e", graded=False), FOUR[3]]
+    rows = [
+        Row(at, 0, replace(outcome, task=at), task=str(outcome.task))
+        for at, outcome in enumerate(graded)
+    ]
+    result = create_evaluation_result({"sums": rows})
+    result.save(tmp_path / "summary.json")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    alone = solved_by_attempt_table(graded)
+    assert solved_by_attempt_table(summary["results"]["sums"]) == alone
+    assert solved_by_attempt_table(rows) == alone
+    named = solved_by_attempt_table({"sums": graded})
+    assert solved_by_attempt_table(summary) == named
+    assert solved_by_attempt_table(summary["results"]) == named
+    with closing(ResultsFile(tmp_path / "sums", {})) as file:
+        for row in rows:
+            file.append(row)
+    lines = (tmp_path / "sums" / "results.jsonl").read_text().splitlines()
+    assert solved_by_attempt_table(map(json.loads, lines)) == alone
 
 
 def test_several_sets_share_a_picture_with_a_curve_each() -> None:

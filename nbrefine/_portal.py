@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from nbrefine.errors import RunStopped, UsageError
+from nbrefine.errors import RunStopped, UsageError, nearest
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -194,7 +194,10 @@ def blocking(begin: Callable[P, Run[T]]) -> Callable[[Callable[[], None]], Calla
             try:
                 taken.bind(*args, **kwargs)
             except TypeError as mistake:  # names the function that was called
-                raise TypeError(f"{declared.__name__}() {mistake}") from None
+                told = f"{declared.__name__}() {mistake}"
+                unknown = [name for name in kwargs if name not in taken.parameters]
+                meant = nearest(unknown[0], taken.parameters) if unknown else ""
+                raise TypeError(f"{told}. {meant}".rstrip() if meant else told) from None
             return begin(*args, **kwargs).result()
 
         wait.__signature__ = taken.replace(  # type: ignore[attr-defined]

@@ -26,6 +26,9 @@ caller's mistakes and the host's troubles, and neither ever counts against a mod
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class NbrefineError(Exception):
     """Any error of nbrefine.
@@ -127,3 +130,9 @@ class BudgetExceeded(NbrefineError):
 
 class RunStopped(NbrefineError):
     """The result of a run that was stopped was asked for."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Begin a hint on a name that is not known with the one it comes near to; "" without any."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f'Did you mean "{near[0]}"? ' if near else ""

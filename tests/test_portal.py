@@ -387,6 +387,10 @@ def test_what_blocks_takes_and_says_what_the_started_form_does() -> None:
     assert (waited.__name__, waited.__doc__) == ("waited", "Give the sum.")
     with pytest.raises(TypeError, match=r"^waited\(\) got an unexpected keyword argument 'mroe'"):
         waited(1, mroe=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^waited\(\) missing .*\. Did you mean \"first\"\?$"):
+        waited(firts=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"argument 'colour'$"):
+        waited(1, colour=2)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

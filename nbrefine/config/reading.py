@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from nbrefine.errors import ModelError, NbrefineError, UsageError
+from nbrefine.errors import ModelError, NbrefineError, UsageError, nearest
 
 M = TypeVar("M", bound="Section")
 
@@ -246,8 +245,7 @@ def _explained(error: ValidationError, model: type[Section], document: Document)
     own = section.__annotations__  # before what it has from others
     allowed = sorted(section.model_fields, key=lambda name: name not in own)
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(key), allowed, n=1)
-        guess = f'Did you mean "{near[0]}"? ' if near else ""
+        guess = nearest(str(key), allowed)
         if homes := _homes(str(key), section):
             guess = f"It stands in {' or '.join(homes)}. "
         return UsageError(

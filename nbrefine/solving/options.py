@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import getdoc
 from typing import Any, TypedDict, cast
 
 from nbrefine.budget import Budget
 from nbrefine.env.approval import Approve
-from nbrefine.errors import UsageError
+from nbrefine.errors import UsageError, nearest
 from nbrefine.kernel import Kernel
 from nbrefine.models import Model
 from nbrefine.solving.settings import DEFAULTS, Settings
@@ -20,23 +21,26 @@ Lend = tuple[Kernel, Iterable[str]]
 
 
 class _Around(TypedDict, total=False):
-    """The kernel, the people and the limits around an agent, which no record can keep."""
+    """The kernel, the people and the limits around an agent, which no record can keep.
+
+    base_url: the server of an "openai:" model.
+    kernel: a kernelspec's name, or a live `Kernel` to work in: one that nbrefine did not start is
+        branched, and accepted cells run once in it.  By default "python3", or what was recorded.
+    approve: asked in a worker thread before each cell runs; may edit it, refuse it or stop.
+    confirm: asked with the reason before an attempt runs in the session itself where `isolation`
+        does not say so; without it, it does in a kernel of ours, and is refused in one handed in.
+    progress: called in a worker thread with a line for each turn that has ended, as `print` is.
+    rules: when a subtask's attempts repeat themselves.
+    budget: what may be spent; checked before every model call.
+    """
 
     base_url: str | None
-    """The server of an "openai:" model."""
     kernel: Kernel | str | None
-    """A kernelspec's name, or a live `Kernel` to work in: one that nbrefine did not start is
-    branched, and accepted cells run once in it.  By default "python3", or what was recorded."""
     approve: Approve | None
-    """Asked in a worker thread before each cell runs; may edit it, refuse it or stop."""
     confirm: Callable[[str], bool] | None
-    """See `NotebookEnvironment`."""
     progress: Callable[[str], object] | None
-    """Called in a worker thread with a line for each turn that has ended, as `print` is."""
     rules: StopRule | None
-    """When a subtask's attempts repeat themselves."""
     budget: Budget | None
-    """What may be spent; checked before every model call."""
 
 
 class Surroundings(_Around, total=False):
@@ -46,14 +50,25 @@ class Surroundings(_Around, total=False):
 
 
 class Options(_Around, Settings, total=False):
-    """All that `solve`, `resume` and `branch_off` take beside the work and the model."""
+    """All that `solve`, `resume` and `branch_off` take beside the work and the model.
+
+    lend: a live kernel and the names of variables that are copied from it into one of ours, as in
+        `lend=(kernel, ["df"])`.
+    """
 
     lend: Lend | None
-    """A live kernel and the names of variables that are copied from it into one of ours."""
 
 
-def parted(options: Options) -> tuple[Surroundings, Settings]:
+# `help` shows nothing of what a dict's type has from others.
+Options.__doc__ = "\n\n".join(getdoc(each) or "" for each in (Options, _Around, Settings))
+
+
+def parted(options: Options, *, beside: Iterable[str] = ()) -> tuple[Surroundings, Settings]:
     """Give what surrounds an agent apart from the settings that its record keeps.
+
+    Parameters
+    ----------
+    beside: what else may be given, of which one may be meant by an option that is not known.
 
     Raises
     ------
@@ -62,9 +77,10 @@ def parted(options: Options) -> tuple[Surroundings, Settings]:
     """
     around = Surroundings.__annotations__
     if unknown := sorted(options.keys() - around.keys() - DEFAULTS.keys()):
+        known = (*DEFAULTS, *around)
         raise UsageError(
             f"There is no setting {unknown[0]!r}",
-            hint=f"Use one of: {', '.join((*DEFAULTS, *around))}",
+            hint=f"{nearest(unknown[0], [*known, *beside])}Use one of: {', '.join(known)}",
         )
     given: Mapping[str, Any] = options
     surroundings = {name: value for name, value in given.items() if name in around}

@@ -237,7 +237,7 @@ def _go_on(
     recorded = episode.settings
     told = {**(note or _origin(recorded))}
     try:
-        around, settings = parted(options)
+        around, settings = parted(options, beside=("model",))
         if model is None:
             model, base_url = _model_of(episode, around.get("base_url"))
             around = {**around, "base_url": base_url}

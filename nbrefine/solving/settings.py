@@ -14,39 +14,47 @@ class Settings(TypedDict, total=False):
     """What `solve` takes beside the goal, its material and the people around it.
 
     Everything here is plain JSON.  `DEFAULTS` has the values of what is not given.
+
+    planning: whether the model may make a plan ("auto"), must begin with one ("ask"), or works on
+        without any ("none").  A task's own subtasks hold in any case.
+    style: whether the model writes fenced blocks ("fenced"), or calls tools ("tools").
+    images: whether a model that takes images gets the pictures that a cell drew.
+    max_turns: turns until the episode ends.
+    max_attempts: attempts at one subtask until it is planned anew or given up; see
+        `StepLimits.attempts`.
+    max_step_tokens: tokens that one subtask may take until then; None for no limit.
+    max_step_seconds: seconds that one subtask may take until then; None for no limit.
+    max_replans: how often the rest of the work may be planned anew.
+    accept_best: whether the best attempt at a failed subtask that ran without an error is kept.
+    timeout: seconds that a cell may run; None for no limit.
+    test_timeout: seconds that one postcondition or test may run.
+    isolation: where attempts run: in branches, else it is an error ("fork"), without branches
+        ("rebuild"), in the session itself ("none"), or in the safest way that can be had ("auto").
+    rebuild_limit: seconds that setup and accepted cells have run up to which a session is rebuilt.
+    workspace: what becomes of files that attempts write: held back until one is accepted
+        ("overlay"), told only ("report"), or the first where it can be had ("auto").
+    temperature: how freely replies vary; None leaves it to the server.
+    top_p: how much of the likeliest tokens is drawn from; None leaves it to the server.
+    max_tokens: tokens that one reply may have; None leaves it to the server.
     """
 
     planning: Literal["auto", "ask", "none"]
-    """Whether the model may make a plan (`auto`), must begin with one (`ask`), or works on
-    without any (`none`).  A task's own subtasks hold in any case."""
     style: Literal["fenced", "tools"]
-    """Whether the model writes fenced blocks, or calls tools."""
     images: bool
-    """Whether a model that takes images gets the pictures that a cell drew."""
     max_turns: int
-    """Turns until the episode ends."""
     max_attempts: int
-    """Attempts at one subtask until it is planned anew or given up; see `StepLimits.attempts`."""
     max_step_tokens: int | None
-    """Tokens that one subtask may take until then; None for no limit."""
     max_step_seconds: float | None
-    """Seconds that one subtask may take until then; None for no limit."""
     max_replans: int
-    """How often the rest of the work may be planned anew."""
     accept_best: bool
-    """Whether the best attempt at a failed subtask that ran without an error is kept."""
     timeout: float | None
-    """Seconds that a cell may run; None for no limit."""
     test_timeout: float
-    """Seconds that one postcondition or test may run."""
     isolation: IsolationPolicy
     rebuild_limit: float
     workspace: WorkspaceMode
-    """See `NotebookEnvironment` for these three."""
     temperature: float | None
     top_p: float | None
     max_tokens: int | None
-    """How replies are drawn; None leaves it to the server."""
 
 
 DEFAULTS: Settings = {

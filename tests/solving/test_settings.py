@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import nbrefine
 from nbrefine.errors import UsageError
 from nbrefine.models.scripted import ScriptedModel
 from nbrefine.planning import StepLimits
-from nbrefine.solving import DEFAULTS, solve
+from nbrefine.solving import DEFAULTS, Options, Settings, solve
 from nbrefine.solving.options import parted
 from nbrefine.solving.settings import complete, sampling_of, step_limits
 from nbrefine.values import AnswerForm, Episode, Message, Reply, Sampling, Usage
@@ -38,7 +40,21 @@ def test_what_is_not_given_is_as_an_earlier_run_had_it_or_the_default() -> None:
     assert found == {**DEFAULTS, "max_turns": 3, "timeout": 1.5}
     with pytest.raises(UsageError, match=r"no setting 'turns'.*planning.*approve"):
         parted({"turns": 3})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(
+        UsageError, match=r"'max_turn'\. Did you mean \"max_turns\"\? Use one of: p"
+    ):
+        parted({"max_turn": 3})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(UsageError, match=r"'subtask'\. Did you mean \"subtasks\"\? Use one of: p"):
+        solved(subtask=[])
     assert json.loads(json.dumps(DEFAULTS)) == DEFAULTS
+
+
+@pytest.mark.parametrize("kind", [Options, Settings])
+def test_help_has_a_sentence_for_every_option(kind: type) -> None:
+    told = inspect.getdoc(kind) or ""
+    assert len(kind.__annotations__) >= len(DEFAULTS)
+    for name in kind.__annotations__:
+        assert re.search(rf"^{name}: .{{10}}", told, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("name", ["approve", "confirm", "progress"])

@@ -19,7 +19,7 @@ from nbrefine.source import fenced
 from nbrefine.values import Episode, Message, Turn
 
 HEAD = 200
-"""Characters that are left of any feedback, and of code, of which a prompt shows the most."""
+"""Characters by which feedback and code are found, as the middle of long ones may be left out."""
 
 SEARCHED = 200_000
 """Characters of a prompt up to which it is searched for code."""
@@ -55,8 +55,11 @@ class Recall:
             return _without_code(before, turn.messages)
         if said:
             return _not_in_chat(before, said)
-        best = self.history == "best" and not afresh
-        return _not_in_text(before, _text(turn.messages), before if best else before[::-1])
+        if afresh or self.history == "fresh":
+            order = []
+        else:
+            order = before if self.history == "best" else before[::-1]
+        return _not_in_text(before, _text(turn.messages), order)
 
 
 def _may_be_shown(turn: Turn) -> bool:
@@ -82,7 +85,7 @@ def _not_in_text(before: Sequence[Turn], text: str, order: Iterable[Turn]) -> st
 
     Parameters
     ----------
-    order: the attempts, first the one that is shown of those with the same code.
+    order: those whose code may be shown, first the one that is of those with the same.
     """
     last = before[-1]
     shown = next((turn for turn in order if turn.code and _block(turn) in text), None)

@@ -125,8 +125,8 @@ def _opening(act: Act) -> Iterator[RenderableType]:
 
 def _scene(scene: Scene) -> Iterator[RenderableType]:
     yield _rule(scene.title)
-    if scene.unshown:
-        yield _line(scene.unshown, "cyan")
+    if unshown := scene.unshown:
+        yield _line(unshown, "cyan")
     if scene.plan is not None:
         yield _line(scene.plan_told)
         yield _block("\n".join(steps.goals(scene.plan)), LIST_LINES)

@@ -46,8 +46,8 @@ def _task(text: str) -> Markup:
 
 def _scene(scene: Scene) -> Iterator[Markup]:
     yield strong(_headline(scene))
-    if scene.unshown:
-        yield line(scene.unshown)
+    if unshown := scene.unshown:
+        yield line(unshown)
     if scene.said:
         yield from (line("The model wrote:"), laid_out(scene.said, OUTPUT))
     if scene.origin:

@@ -109,8 +109,8 @@ def _prompt(_: Act, scene: Scene) -> Iterator[Markup]:
     size = sum(len(message.content) for message in messages)
     many = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
     yield paragraph(" ".join((f"{many}, {size:,} characters.", scene.cost)).strip(), "soft")
-    if scene.unshown:
-        yield paragraph(scene.unshown)
+    if unshown := scene.unshown:
+        yield paragraph(unshown)
     left = max(0, len(messages) - MESSAGES)
     if left:
         yield paragraph(f"The first {left} are not shown here; the record has them.", "soft")

@@ -22,6 +22,7 @@ from nbrefine._version import __version__
 
 if TYPE_CHECKING:
     from nbrefine.budget import Budget
+    from nbrefine.config import load_task
     from nbrefine.env import IterativeEnvironment, IterativeTask, NotebookEnvironment
     from nbrefine.errors import NbrefineError
     from nbrefine.examples import example
@@ -66,6 +67,7 @@ __all__ = [
     "example",
     "iterative_refine",
     "load",
+    "load_task",
     "refine",
     "replay",
     "sample",
@@ -100,6 +102,7 @@ _HOMES = {
     "example": "examples",
     "iterative_refine": "handbook",
     "load": "notebook",
+    "load_task": "config",
     "refine": "loop",
     "replay": "rerun",
     "sample": "sampling",

@@ -31,6 +31,7 @@ def start(
     task: Task | str,
     *,
     model: Model | str | Callable[..., Any] | Iterable[str] = "local",
+    base_url: str | None = None,
     initial_code: str = "",
     tests: str = "",
     setup: str = "",
@@ -59,6 +60,7 @@ def start(
     task: what is asked, as a `Task` or in plain words.
     model: a `Model`, a name such as "local" or "openai:gpt-4o-mini", a function from messages
         to text, or a list of replies.
+    base_url: the server of an "openai:" model.
     initial_code: code that is evaluated as the first turn, before the model is asked.
     tests: visible tests: asserts, `check(candidate)` or pytest-style functions; without any, a
         cell that ran without an error is the success.
@@ -118,7 +120,7 @@ def start(
         ignore=within(folder, recorder.paths) if recorder else (),
         limits=OutputLimits(folder=recorder.folder if recorder else None),
     )
-    answering = resolve(model, load=load)
+    answering = resolve(model, base_url=base_url, load=load)
     return EpisodeRun(
         Driver(
             env,

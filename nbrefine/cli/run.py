@@ -100,7 +100,7 @@ def run(
     config = _configure(task, {"tests": tests, "setup": setup, "code": code}, wanted)
     from nbrefine.notebook import free_name
 
-    record = Path(config.output) if config.output else free_name(Path("episode.ipynb"))
+    record = config.record or free_name(Path("episode.ipynb"))
     episode_run = None
     try:
         with (
@@ -142,28 +142,11 @@ def _started(config: RunConfig, record: Path, *, overwrite: bool) -> Iterator[Ep
     """Start the episode; whatever happens then, it is stopped and its model released."""
     from nbrefine import loop, models, notebook
     from nbrefine._portal import Run
-    from nbrefine.budget import Budget
 
     model = models.resolve(config.model, base_url=config.base_url, load=notebook.load)
     try:
-        episode_run = loop.start(
-            config.to_task(),
-            model=model,
-            initial_code=config.code,
-            data=config.data,
-            kernel=config.kernel,
-            max_turns=config.max_turns,
-            timeout=config.timeout,
-            isolation=config.isolation,
-            rebuild_limit=config.rebuild_limit,
-            workspace=config.workspace,
-            history=config.history,
-            budget=Budget(tokens=config.max_total_tokens, seconds=config.max_seconds),
-            sampling=config.to_sampling(),
-            seed=config.seed,
-            record=record,
-            overwrite=overwrite,
-        )
+        given = {**config.to_arguments(), "model": model, "base_url": None, "record": record}
+        episode_run = loop.start(**given, overwrite=overwrite)
         try:
             yield episode_run
         finally:

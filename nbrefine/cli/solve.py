@@ -319,18 +319,8 @@ def _begun(
             **taken,
         )
     else:
-        taken.setdefault("kernel", config.kernel)
-        run = solving.start_solving(
-            config.to_task(),
-            data=config.data,
-            model=config.model,
-            base_url=config.base_url,
-            seed=config.seed,
-            record=record,
-            overwrite=overwrite,
-            **taken,
-            **config.to_settings(),
-        )
+        given = {**config.to_arguments(), **taken, "record": record}
+        run = solving.start_solving(**given, overwrite=overwrite)
     try:
         yield run
     finally:

@@ -16,6 +16,7 @@ from nbrefine.config.evaluation import (
     JudgeConfig,
     ModelConfig,
 )
+from nbrefine.config.loading import load_task
 from nbrefine.config.reading import read_text
 from nbrefine.config.run import RunConfig
 
@@ -38,6 +39,7 @@ __all__ = [
     "ModelConfig",
     "RunConfig",
     "SolveConfig",
+    "load_task",
     "read_text",
 ]
 

@@ -16,7 +16,7 @@ The command line's options have the same names and win over the file's::
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -55,3 +55,18 @@ class RunConfig(WorkConfig):
             tests=self.tests,
             entry_point=self.entry_point,
         )
+
+    def to_arguments(self) -> dict[str, Any]:
+        """Give what `start` takes."""
+        return {
+            "task": self.to_task(),
+            **super().to_arguments(),
+            "initial_code": self.code,
+            "max_turns": self.max_turns,
+            "timeout": self.timeout,
+            "isolation": self.isolation,
+            "rebuild_limit": self.rebuild_limit,
+            "workspace": self.workspace,
+            "history": self.history,
+            "sampling": self.to_sampling(),
+        }

@@ -18,7 +18,6 @@ The command line's options have the same names and win over the file's::
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -89,7 +88,6 @@ class SolveConfig(WorkConfig):
         """Give what `start_solving` takes as settings."""
         return complete({name: getattr(self, name) for name in DEFAULTS})
 
-    @property
-    def record(self) -> Path | None:
-        """Where the episode notebook is to be written, where that is said."""
-        return Path(self.output) if self.output else None
+    def to_arguments(self) -> dict[str, Any]:
+        """Give what `start_solving` takes."""
+        return {"goal": self.to_task(), **super().to_arguments(), **self.to_settings()}

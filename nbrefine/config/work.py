@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field
 
+from nbrefine.budget import Budget
 from nbrefine.config.reading import GIVE_PATH, Document, Section, checked, read_text, read_yaml
 from nbrefine.env import REBUILD_LIMIT, IsolationPolicy, WorkspaceMode
 from nbrefine.errors import InvalidTaskError, UsageError
@@ -124,6 +125,23 @@ class WorkConfig(Section):
     def test_target(self) -> str:
         """Name of the function that a `check(candidate)` test is given; "" where none is named."""
         return ""
+
+    @property
+    def record(self) -> Path | None:
+        """Where the episode notebook is to be written, where that is said."""
+        return Path(self.output) if self.output else None
+
+    def to_arguments(self) -> dict[str, Any]:
+        """Give what `start` and `start_solving` both take."""
+        return {
+            "data": self.data,
+            "model": self.model,
+            "base_url": self.base_url,
+            "kernel": self.kernel,
+            "budget": Budget(tokens=self.max_total_tokens, seconds=self.max_seconds),
+            "seed": self.seed,
+            "record": self.record,
+        }
 
     def to_sampling(self) -> Sampling:
         """Give the settings a reply is drawn with."""

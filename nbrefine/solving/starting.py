@@ -86,7 +86,7 @@ def start_solving(
     folder = Path(cwd) if cwd is not None else record.parent if record else Path.cwd()
     task = _task(goal, subtasks=subtasks, answer=answer, setup=setup, tests=tests)
     task = replace(task, files=(*task.files, *data_files(data, folder)))
-    around, settings = parted(options, beside=start_solving.__kwdefaults__)
+    around, settings = parted(options, beside=start_solving.__kwdefaults__ or ())
     work = Work(
         task,
         model,

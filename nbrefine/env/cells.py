@@ -65,16 +65,21 @@ def not_run(turn: Turn, language: str) -> Turn:
     return replace(turn, feedback=text, signals=NOTHING_RAN)
 
 
-def tried(turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str) -> Turn:
+def tried(
+    turn: Turn, done: Attempt, earlier: Sequence[Turn], language: str, *, files: str = ""
+) -> Turn:
     """Tell in a turn what came of its attempt.
 
     Parameters
     ----------
     earlier: the turns before it.
+    files: which files it may have meant, see `misnamed`.
     """
     stale = stale_in(turn, done, earlier)
     turn = ran(turn, done, stale)
-    return turn if done.accepted else replace(turn, feedback=_told(turn, done, stale, language))
+    if done.accepted:
+        return turn
+    return replace(turn, feedback=_told(turn, done, stale, language, files))
 
 
 def stale_in(turn: Turn, done: Attempt, earlier: Sequence[Turn]) -> str:
@@ -119,7 +124,7 @@ def ran(turn: Turn, done: Attempt, stale: str = "") -> Turn:
     )
 
 
-def _told(turn: Turn, done: Attempt, stale: str, language: str) -> str:
+def _told(turn: Turn, done: Attempt, stale: str, language: str, files: str) -> str:
     """Compose what the model is told of a rejected attempt."""
     return feedback(
         turn.extraction,
@@ -127,16 +132,22 @@ def _told(turn: Turn, done: Attempt, stale: str, language: str) -> str:
         tests=done.tests,
         state=describe(done.onward.variables if done.onward else ()),
         undone=undone_by(done),
-        hint=hint_for(turn.extraction, done, stale),
+        hint=hint_for(turn.extraction, done, stale, files),
         language=language,
     )
 
 
-def hint_for(extraction: Extraction, done: Attempt, stale: str = "") -> str:
-    """Say what may have gone wrong in a rejected attempt, as far as that can be guessed."""
+def hint_for(extraction: Extraction, done: Attempt, stale: str = "", files: str = "") -> str:
+    """Say what may have gone wrong in a rejected attempt, as far as that can be guessed.
+
+    Parameters
+    ----------
+    stale: what earlier attempts had left.
+    files: which files it may have meant.
+    """
     cases = done.tests.cases if done.tests else ()
     raised = "\n".join([str(done.result.error or ""), *(case.message for case in cases)])
-    hints = [one_of_many(extraction.blocks, raised), stale, _unkept(done), _written(done)]
+    hints = [files, one_of_many(extraction.blocks, raised), stale, _unkept(done), _written(done)]
     if done.result.error is not None:
         variables = done.left.variables if done.left else ()
         keys = {variable.name: variable.keys for variable in variables if variable.keys}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import difflib
 import hashlib
 import os
 import stat
@@ -23,7 +24,7 @@ from nbrefine.errors import KernelError
 from nbrefine.files import Artifact, FileChanges
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.state.namespace import describe, look
-from nbrefine.kernel.workspace.folders import scan
+from nbrefine.kernel.workspace.folders import SKIPPED, scan
 from nbrefine.outputs import CellResult, Display, extents
 from nbrefine.redaction import Redactor, clean_text
 from nbrefine.values import Image
@@ -45,6 +46,12 @@ COLUMNS, ROWS = 1, 2
 
 LOOKED_AT = 200
 """Files of a folder of which it is asked whether they are about the work, and no data of it."""
+
+WALKED = 3_000
+"""Entries of a folder among which a file is looked for by a name that comes near."""
+
+NEAR = 3
+"""Files of such names that are told."""
 
 PICTURES = 4
 """Pictures of one cell that go with a prompt: the last ones."""
@@ -164,6 +171,10 @@ class Folder:
         """
         return await asyncio.to_thread(self._touched, paths, since)
 
+    async def near(self, name: str) -> tuple[str, ...]:
+        """Give the paths of files in the folder whose names come near to one, the nearest first."""
+        return await asyncio.to_thread(self._near, name)
+
     async def reals(self, paths: Collection[str]) -> set[str]:
         """Give where some paths of the folder lead."""
         if self._path is None:
@@ -174,6 +185,21 @@ class Folder:
     def holds(self, real: str) -> bool:
         """Tell whether a path that leads through no link is one of the folder."""
         return self._holds(Path(real))
+
+    def _near(self, name: str) -> tuple[str, ...]:
+        if self._path is None:
+            return ()
+        folder, homes = self._path, dict[str, list[str]]()
+        for path in _walked(folder):
+            homes.setdefault(path.name.casefold(), []).append(str(path.relative_to(folder)))
+        wanted = Path(name).name.casefold()
+        found = (
+            path
+            for each in difflib.get_close_matches(wanted, homes, n=2 * NEAR)
+            for path in sorted(homes[each], key=lambda path: (path.count(os.sep), path))
+            if self._shows(folder / path)
+        )
+        return tuple(islice(found, NEAR))
 
     def _touched(self, paths: Collection[str], since: float) -> tuple[Artifact, ...]:
         if self._path is None:
@@ -274,6 +300,26 @@ class Folder:
 
     def _holds(self, real: Path) -> bool:
         return self._path is not None and real.is_relative_to(self._path)
+
+
+def _walked(folder: Path) -> Iterator[Path]:
+    """Give the plain files of a folder, those near its top first, as far as few entries go."""
+    level, left = [folder], WALKED
+    while level:
+        below: list[Path] = []
+        for each in level:
+            try:
+                with os.scandir(each) as listed:
+                    entries = list(islice(listed, left))
+            except OSError:  # it may not be read, or has gone
+                continue
+            left -= len(entries)
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path)
+                elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
+                    below.append(Path(entry.path))
+        level = below if left > 0 else []
 
 
 def _real(path: Path) -> Path:

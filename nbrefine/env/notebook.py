@@ -19,6 +19,8 @@ from nbrefine.env.attempt import attempt
 from nbrefine.env.base import checked_index
 from nbrefine.env.cells import not_run, read, tried, with_extra, with_late
 from nbrefine.env.live import REBUILD_LIMIT, LiveEnvironment
+from nbrefine.env.looking import Folder
+from nbrefine.env.misnamed import misnamed
 from nbrefine.env.points import Hold, Point
 from nbrefine.env.preparation import check_tests, setup_source
 from nbrefine.env.session import IsolationPolicy, Session
@@ -350,6 +352,9 @@ class NotebookEnvironment(LiveEnvironment):
             on_changed=lambda done: self._reach(episode, tried(turn, done, turns, language)),
             tentative=hidden.tentative,
         )
-        turn = tried(turn, done, turns, language)
+        lineage = self._session.kernel.core.lineage
+        folder = Folder(lineage.folder, ignore=lineage.ignore, goal=task.prompt)
+        files = await misnamed(folder, done.result)
+        turn = tried(turn, done, turns, language, files=files)
         onward = done.left if done.accepted else done.onward
         return turn, done.point, describe(onward.variables) if onward else None

@@ -27,6 +27,7 @@ from nbrefine.env.cells import NOTHING_RAN, hint_for, ran, stale_in, undone_by, 
 from nbrefine.env.course import Wants, pending
 from nbrefine.env.looking import Folder, told_pictures, variable
 from nbrefine.env.looking import Seen as Looked
+from nbrefine.env.misnamed import misnamed
 from nbrefine.env.points import Point
 from nbrefine.env.preparation import check_conditions
 from nbrefine.env.session import Session
@@ -315,7 +316,7 @@ class Turning:
             here, turn=turn, point=done.point, shown=_variables(done, self._episode, here.shown)
         )
         if not turn.accepted:
-            return replace(here, turn=self._rejected_by_checks(turn, done, move))
+            return replace(here, turn=await self._rejected_by_checks(turn, done, move))
         return await self._passed(here, move, now)
 
     def _rejected(
@@ -389,9 +390,13 @@ class Turning:
         paths = [path for path in dict.fromkeys(asked) if path not in known]
         return await self._folder.touched(paths, datetime.fromisoformat(turn.started).timestamp())
 
-    def _rejected_by_checks(self, turn: Turn, done: Attempt, move: RunCell) -> Turn:
+    async def _rejected_by_checks(self, turn: Turn, done: Attempt, move: RunCell) -> Turn:
+        files = await misnamed(self._folder, done.result)
         stale = stale_in(turn, done, self._episode.turns)
-        hints = (copied.hint(turn.tests, done.result), hint_for(turn.extraction, done, stale))
+        hints = (
+            copied.hint(turn.tests, done.result),
+            hint_for(turn.extraction, done, stale, files),
+        )
         told = turn_feedback(
             replace(turn, result=without_rebuilt(done)),
             told=told_pictures(turn.result),

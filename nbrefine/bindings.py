@@ -23,6 +23,9 @@ class NameDigest:
     """Classes of the parts that cannot be looked into, and count by their class alone."""
     unseen: str = ""
     """Why nothing was seen but the type, or ""."""
+    dtypes: str = ""
+    """The dtype of an array, or of the first 40 columns of a table, a line for each, behind its
+    name and a tab; "" where none is known, as in earlier records."""
 
     @property
     def whole(self) -> bool:

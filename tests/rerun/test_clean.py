@@ -129,6 +129,16 @@ def test_a_limit_that_is_no_time_is_refused(recorded: Episode, timeout: float) -
         replay(recorded, timeout=timeout)
 
 
+def test_a_column_of_another_dtype_is_told_with_the_recorded_one() -> None:
+    task = Task("t", setup="import pandas as pd\ndf = pd.DataFrame({'a': [1], 'b': [2]})")
+    recorded = played(task, "df['b'] = df['b'] + 1")
+    (turn,) = recorded.turns
+    assert turn.result is not None
+    ran = replace(turn.result, source="df['b'] = df['b'] + 1.0")
+    replayed = replay(replace(recorded, turns=(replace(turn, result=ran),)))
+    assert replayed.steps[1].details == ("df has another value: b float64, was int64",)
+
+
 def test_without_a_seed_values_are_left_to_chance_and_names_are_not() -> None:
     task = Task("t", setup="import random")
     drawn = played(task, "n = random.random()", seed=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 from .guard import Overdue, is_from, kind_name, time_limit
 from .link import Emit
-from .listing import described, shape, user_items
+from .listing import described, dtypes, shape, user_items
 from .parts import Look
 from .tables import TABLES
 from .walk import Walk, dumps
@@ -44,7 +45,7 @@ def _described(items: list[tuple[str, Any]], rows: list[list[Any]]) -> list[dict
         (row[0], (row, kept[row[0]]))
         for row in rows
         # What was not seen whole may have changed all the same.
-        if not any(row[4:]) and "shape" in kept.get(row[0], ())
+        if not any(row[4:_DTYPES]) and "shape" in kept.get(row[0], ())
     )
     return [kept[name] for name, _ in items if name in kept]
 
@@ -128,15 +129,18 @@ def _row(name: str, value: Any, walk: Walk) -> list[Any]:
         found, extents = walk.of(value).hex(), shape(value)
     except Exception as error:  # noqa: BLE001  what a walk does not foresee must not end the digest
         return _unseen(name, value, f"raised {kind_name(error)}")
-    return [name, kind_name(value), found, extents, walk.sampled, list(walk.opaque), ""]
+    columns = ""
+    with contextlib.suppress(Exception):  # nothing else depends on it
+        columns = dtypes(value) if extents is not None else ""
+    return [name, kind_name(value), found, extents, walk.sampled, list(walk.opaque), "", columns]
 
 
-_OPAQUE = 5
-"""The place in a row of the classes that could not be looked into."""
+_OPAQUE, _DTYPES = 5, 7
+"""The places in a row of the classes that could not be looked into, and of the dtypes."""
 
 
 def _unseen(name: str, value: Any, why: str) -> list[Any]:
-    return [name, kind_name(value), "", None, False, [], why]
+    return [name, kind_name(value), "", None, False, [], why, ""]
 
 
 def _random_states() -> list[str]:

@@ -103,6 +103,25 @@ def shape(value: Any) -> list[int] | None:
     return None
 
 
+def dtypes(value: Any) -> str:
+    """Give the dtype of an array, or of a table's first columns, a line for each behind its name.
+
+    "" for anything else.
+    """
+    if is_from(value, "numpy", "ndarray") or is_from(value, "polars", "Series"):
+        return dtype_name(value.dtype)
+    if is_from(value, "pandas", "Series", "Index"):
+        return dtype_name(getattr(value, "_values", value).dtype)
+    if is_from(value, "pandas", "DataFrame"):
+        named = zip(value.columns[:COLUMNS].tolist(), _columns(value, COLUMNS))  # noqa: B905
+        columns = [(name, dtype_name(array.dtype)) for name, array in named]
+    elif is_from(value, "polars", "DataFrame"):
+        columns = [(name, str(kind)) for name, kind in list(value.schema.items())[:COLUMNS]]
+    else:
+        return ""
+    return "\n".join(f"{_label(name)}\t{dtype}" for name, dtype in columns)
+
+
 def _look(value: Any) -> dict[str, Any]:
     kind = type(value)
     if id(kind) in _SIZED:
@@ -164,11 +183,10 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
     names = frame.columns[:KEYS].tolist()
     arrays = _columns(frame, min(columns, COLUMNS))
     complete = _complete(frame) if counted else ()
-    parts, dtypes = [], []
+    parts = []
     for place, (name, array) in enumerate(zip(names, arrays)):  # noqa: B905  `strict` is younger
         told = "" if place in complete else _lacking(array, counted=counted)
-        dtypes.append([_label(name), dtype_name(array.dtype)])
-        parts.append("{} ({}{})".format(*dtypes[-1], told))
+        parts.append(f"{_label(name)} ({dtype_name(array.dtype)}{told})")
     detail = ", ".join(parts) + _more(columns - len(parts), "columns")
     if not is_from(frame.index, "pandas", "RangeIndex"):
         detail += f"; index {_label(frame.index.name) if frame.index.name else ''}".rstrip()
@@ -179,7 +197,6 @@ def _pandas_frame(frame: Any) -> dict[str, Any]:
         "shape": [rows, columns],
         "size": _size(frame, arrays if len(arrays) == columns else None),
         "detail": detail,
-        "dtypes": dtypes,
         "keys": _keys(names),
         "preview": ", ".join(heads),
     }
@@ -281,7 +298,6 @@ def _values(told: Any, array: Any, size: int) -> dict[str, Any]:
         "shape": [len(array)],
         "size": size,
         "detail": f"{dtype_name(array.dtype)}{lacking}{name}",
-        "dtypes": [["", dtype_name(array.dtype)]],
         "preview": _row(_first(array, 5)) + _more(len(array) - 5, "values"),
     }
 
@@ -291,19 +307,16 @@ def _array(array: Any) -> dict[str, Any]:
         "shape": shape(array),
         "size": int(array.nbytes),
         "detail": dtype_name(array.dtype),
-        "dtypes": [["", dtype_name(array.dtype)]],
         "preview": _row(array.flat[:5].tolist()) + _more(array.size - 5, "values"),
     }
 
 
 def _polars_frame(frame: Any) -> dict[str, Any]:
-    dtypes = [[_label(name), str(kind)] for name, kind in list(frame.schema.items())[:COLUMNS]]
-    schema = [f"{name} ({kind})" for name, kind in dtypes]
+    schema = [f"{_label(name)} ({kind})" for name, kind in list(frame.schema.items())[:COLUMNS]]
     return {
         "shape": shape(frame),
         "size": int(frame.estimated_size()),
         "detail": ", ".join(schema) + _more(frame.width - len(schema), "columns"),
-        "dtypes": dtypes,
         "keys": _keys(frame.columns),
         "preview": ", ".join(_row(row) for row in frame.head(2).rows()),
     }

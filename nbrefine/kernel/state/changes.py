@@ -36,7 +36,7 @@ def changes(before: Snapshot | StateDigest, after: Snapshot | StateDigest) -> St
             names.append(NameChange(told.name, None, _binding(told, shown_after)))
         elif _differs(was, told):
             both = _binding(was, shown_before), _binding(told, shown_after)
-            names.append(NameChange(told.name, *both, _dtypes(told, shown_before, shown_after)))
+            names.append(NameChange(told.name, *both, _dtypes(was, told)))
         elif not (was.whole and told.whole):
             partly.append(told.name)
     names += (NameChange(told.name, _binding(told, shown_before)) for told in were.values())
@@ -146,18 +146,20 @@ def _binding(told: NameDigest, shown: dict[str, Variable]) -> Binding:
     return Binding(told.type, variable.kind, told.shape, variable.preview)
 
 
-def _dtypes(
-    told: NameDigest, before: dict[str, Variable], after: dict[str, Variable]
-) -> tuple[str, ...]:
-    """Say which columns of a name, or whether the array it is, have another dtype."""
-    if told.name not in before or told.name not in after:
-        return ()
-    were = dict(before[told.name].dtypes)
+def _dtypes(was: NameDigest, told: NameDigest) -> tuple[str, ...]:
+    """Say which columns of a table have another dtype, or of which an array is now."""
+    before, after = _by_column(was), _by_column(told)
     return tuple(
-        f"{column} {dtype}, was {were[column]}".lstrip()
-        for column, dtype in after[told.name].dtypes
-        if were.get(column, dtype) != dtype
+        f"{column} {dtype}, was {before[column]}".lstrip()
+        for column, dtype in after.items()
+        if before.get(column, dtype) != dtype
     )
+
+
+def _by_column(told: NameDigest) -> dict[str, str]:
+    """Give dtypes by the names of columns; an array's by ""."""
+    parted = (line.rpartition("\t") for line in told.dtypes.split("\n"))
+    return {column: dtype for column, _, dtype in parted if dtype}
 
 
 def _shared(digest: StateDigest, kept: set[str]) -> set[tuple[str, ...]]:

@@ -74,6 +74,6 @@ def read_digest(told: dict[str, Any]) -> StateDigest:
 
 
 def _name(row: list[Any]) -> NameDigest:
-    name, kind, hashed, shape, sampled, opaque, unseen = row
+    name, kind, hashed, shape, sampled, opaque, unseen, dtypes = row
     extents = None if shape is None else tuple(shape)
-    return NameDigest(name, kind, hashed, extents, sampled, tuple(opaque), unseen)
+    return NameDigest(name, kind, hashed, extents, sampled, tuple(opaque), unseen, dtypes)

@@ -24,8 +24,6 @@ class Variable:
     """A table's columns, a dict's keys, an array's dtype, the types in a list."""
     keys: tuple[str, ...] = ()
     """The columns of a table or the keys of a dict that are text, as they are; the first 200."""
-    dtypes: tuple[tuple[str, str], ...] = ()
-    """The first 40 columns of a table, each with its dtype; "" with that of an array or series."""
 
 
 def variable(told: dict[str, Any]) -> Variable:
@@ -33,5 +31,4 @@ def variable(told: dict[str, Any]) -> Variable:
     for field in ("shape", "keys"):
         if told.get(field) is not None:
             told[field] = tuple(told[field])
-    told["dtypes"] = tuple((column, dtype) for column, dtype in told.get("dtypes", ()))
     return Variable(**told)

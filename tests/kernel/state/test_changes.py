@@ -74,8 +74,12 @@ def test_another_dtype_is_told_with_what_it_was(kernel: Kernel) -> None:
         f"wide DataFrame 1 rows x 5 columns: {wide}, and 2 more with other dtypes",
     ]
     assert moves(changes(before, after))[0] == "xs has another value: float64, was int64"
-    plain = changes(before.digest, after.digest)  # which know no dtypes
-    assert moves(plain)[0] == "xs has another value"
+    found = differences(before.digest, after.digest)
+    assert found[0] == "xs has another value: float64, was int64"
+    assert found[2] == "df has another value: b float64, was int64"
+    unknown = [replace(name, dtypes="") for name in before.digest.names]
+    earlier = replace(before.digest, names=tuple(unknown))
+    assert differences(earlier, after.digest)[0] == "xs has another value"
 
 
 def test_a_change_through_an_alias_shows_in_every_name_that_has_it(kernel: Kernel) -> None:

@@ -439,8 +439,9 @@ class Core:
 
     async def _reopen(self) -> None:
         """Start anew while the old process shuts down, which may run exit handlers of a cell's."""
-        old = self.link
-        ending = asyncio.ensure_future(old.close(grace=_GRACE))
+        old, dormant, self.heir = self.link, self.heir is not None, None
+        self._move_on()
+        ending = asyncio.ensure_future(old.part() if dormant else old.close(grace=_GRACE))
         try:
             await self.start(_RESTART, old.process.keeper if old.process else None)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -296,6 +297,13 @@ def test_restart_gives_a_fresh_kernel_and_branches_go_on_being_taken(kernel: Ker
         assert value(trial, "items") == "5"
 
 
+def test_a_branch_after_a_restart_is_none_of_what_was_there_before(kernel: Kernel) -> None:
+    kernel.branch().result().close()  # from now on there is a copy
+    kernel.restart().result()
+    with kernel.branch() as trial:
+        assert value(trial, "'items' in globals()") == "False"
+
+
 def test_late_output_of_a_branch_is_the_sessions_after_adoption(
     kernel: Kernel, until: Callable[..., None]
 ) -> None:
@@ -416,6 +424,30 @@ def test_a_session_that_rests_is_not_lost_when_its_heir_does_not_come_up(
         kernel.run("1").result()
     monkeypatch.setattr(Branch, "start", started)
     assert value(kernel, "items") == "[1, 2, 3]"
+
+
+def test_a_session_whose_process_is_ended_as_it_rests_can_be_restarted(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kernel.branch() as trial:
+        kernel.adopt(trial).result()
+    kernel.run("items.append(3)").result()
+
+    async def fails(*args: object, **kwargs: object) -> Branch:
+        raise KernelStartError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Branch, "start", fails)
+        with pytest.raises(KernelStartError, match="no memory"):
+            kernel.branch().result()
+    assert kernel.info.pid is not None
+    os.kill(kernel.info.pid, signal.SIGKILL)
+    with pytest.raises(KernelError):
+        kernel.run("1").result()
+    assert "items" in kernel.restart().result()
+    assert value(kernel, "'items' in globals()") == "False"
+    with kernel.branch() as fresh:
+        assert value(fresh, "1 + 1") == "2"
 
 
 def test_a_kernel_that_is_busy_is_no_copy_and_not_killed(

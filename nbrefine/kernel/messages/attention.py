@@ -25,10 +25,16 @@ class Attention:
         self._unheard: set[str] = set()
         self._wait = _FIRST
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
         self._loop = asyncio.get_running_loop()
 
     def asked(self, request: str) -> str:
         """Note that a request was sent, and give its id back."""
+        if self._closed:
+            return request
+        if self._timer is not None and self._wait > _FIRST and not self._unheard:
+            self._timer.cancel()  # it was to look after an earlier one, and that much later
+            self._timer = None
         self._unheard.add(request)
         if self._timer is None:
             self._wait = _FIRST
@@ -41,6 +47,7 @@ class Attention:
 
     def close(self) -> None:
         """Wake nobody any more."""
+        self._closed = True
         self._unheard.clear()
         if self._timer is not None:
             self._timer.cancel()

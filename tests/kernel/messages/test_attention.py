@@ -66,15 +66,18 @@ def test_nobody_is_woken_any_more_after_the_end(waits: list[float]) -> None:
     woken: list[str] = []
 
     async def ask() -> None:
-        watching = Attention(lambda: woken.append("now"))
-        watching.close()
+        watching, unused = Attention(lambda: woken.append("now")), Attention(lambda: None)
         watching.asked("a")
         watching.close()
+        unused.close()
+        assert watching.asked("b") == "b"
+        unused.asked("c")
         watching.close()
         await rounds(50)
 
     asyncio.run(ask())
     assert woken == []
+    assert waits == [1]  # nothing waits for an end that has come
 
 
 def test_the_first_wait_of_a_new_request_is_short_again(waits: list[float]) -> None:
@@ -90,3 +93,30 @@ def test_the_first_wait_of_a_new_request_is_short_again(waits: list[float]) -> N
 
     asyncio.run(ask())
     assert waits[:5] == [1, 2, 4, 8, 1]
+
+
+def test_a_new_request_does_not_wait_for_the_look_after_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+    later = asyncio.BaseEventLoop.call_later
+
+    def at_once_twice(loop, seconds, callback, *args, **kwargs):  # type: ignore[no-untyped-def]
+        waits.append(seconds)
+        return later(loop, 0 if len(waits) < 3 else 3600, callback, *args, **kwargs)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_later", at_once_twice)
+
+    async def ask() -> None:
+        watching = Attention(lambda: None)
+        watching.asked("slow")
+        while len(waits) < 3:
+            await rounds(1)
+        watching.asked("behind it")
+        watching.heard("slow")
+        watching.heard("behind it")
+        watching.asked("next")
+        watching.close()
+
+    asyncio.run(ask())
+    assert waits == [1, 2, 4, 1]

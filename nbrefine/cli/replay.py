@@ -14,7 +14,8 @@ With `--json` it prints one document, whose keys stay::
                               "details": [str], "diff", "seconds"}]}]}
 
 An episode with an error has "file", "ok" and "error" alone.  Where a person has stopped it all,
-"stop" is there, the last episode has the error `RunStopped`, and no count has that one.
+"stop" is there, the last episode has the error `RunStopped` and the "cells" that had been compared,
+and no count has that one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +36,9 @@ from nbrefine.cli.results import SOLVED, TROUBLE, UNSOLVED, USAGE, print_json, t
 from nbrefine.errors import NbrefineError, RunStopped, UsageError
 
 if TYPE_CHECKING:
-    from nbrefine.rerun import Replay
+    from nbrefine.rerun import Replay, StepReplay
+
+    Keep = Callable[[StepReplay], object]
 
 _STOPPED = RunStopped("The replay was stopped by a person", hint="Start it again")
 
@@ -94,7 +98,7 @@ def replay(
     """
     from nbrefine import rerun
 
-    def run(path: Path, tell: Callable[[str], None]) -> Replay:
+    def run(path: Path, tell: Callable[[str], None], keep: Keep | None = None) -> Replay:
         with _folder_of(path, examples) as cwd:
             return rerun.replay(
                 path,
@@ -105,6 +109,7 @@ def replay(
                 kernel=kernel,
                 timeout=timeout,
                 on_cell=tell,
+                on_step=keep,
             )
 
     examples = [*map(_example, example or [])]
@@ -203,6 +208,8 @@ class _Done:
     path: Path
     replayed: Replay | None = None
     error: NbrefineError | None = None
+    steps: tuple[StepReplay, ...] = ()
+    """The cells that had been compared where it was stopped."""
 
     @property
     def code(self) -> int:
@@ -221,7 +228,7 @@ class _Done:
 
 def _several(
     paths: Sequence[Path],
-    run: Callable[[Path, Callable[[str], None]], Replay],
+    run: Callable[..., Replay],
     *,
     as_json: bool,
 ) -> int:
@@ -229,15 +236,21 @@ def _several(
     from nbrefine.notebook.markdown import visible
 
     done: list[_Done] = []
+    steps: list[StepReplay] = []
     try:
         for number, path in enumerate(paths, 1):
+            steps.clear()
+            keeping = partial(run, keep=steps.append)
             with _status() as tell:
-                done.append(_one(path, run, _placed(tell, f"{number}/{len(paths)} {path.name}")))
+                placed = _placed(tell, f"{number}/{len(paths)} {path.name}")
+                done.append(_one(path, keeping, placed))
             if not as_json:
                 typer.echo(visible(f"{path}  {' '.join(done[-1].told.split())}"))
     except KeyboardInterrupt:
         if as_json:
-            here = [_Done(path, error=_STOPPED) for path in paths[len(done) :][:1]]
+            here = [
+                _Done(path, error=_STOPPED, steps=tuple(steps)) for path in paths[len(done) :][:1]
+            ]
             print_json(_facts([*done, *here], _counts(done)))
         raise
     counts = _counts(done)
@@ -276,7 +289,7 @@ def _kind(error: NbrefineError) -> str:
 
 
 def _facts(done: Sequence[_Done], counts: dict[str, int]) -> dict[str, Any]:
-    from nbrefine.rerun.telling import SCHEMA, facts
+    from nbrefine.rerun.telling import SCHEMA, cell_facts, facts
 
     found: list[dict[str, Any]] = []
     for each in done:
@@ -284,7 +297,11 @@ def _facts(done: Sequence[_Done], counts: dict[str, int]) -> dict[str, Any]:
         told = None
         if error is not None:
             told = {"kind": _kind(error), "message": error.message, "hint": error.hint}
-        known = facts(each.replayed) if each.replayed is not None else {"ok": False}
+        known: dict[str, Any] = {"ok": False}
+        if each.replayed is not None:
+            known = facts(each.replayed)
+        if error is _STOPPED:
+            known["cells"] = [cell_facts(step) for step in each.steps]
         found.append({"file": str(each.path), "error": told, **known})
     ok = all(each.code == SOLVED for each in done)
     stop = None

@@ -13,7 +13,7 @@ from nbrefine.notebook import load
 from nbrefine.rerun import cells
 from nbrefine.rerun.comparing import RTOL, Level, Ruler
 from nbrefine.rerun.model import run_loop
-from nbrefine.rerun.results import How, Replay
+from nbrefine.rerun.results import How, Replay, StepReplay
 from nbrefine.rerun.session import Place, run_cells
 from nbrefine.values import Episode
 
@@ -28,6 +28,7 @@ def replay(
     cwd: str | Path | None = None,
     timeout: float | None = None,
     on_cell: Callable[[str], object] | None = None,
+    on_step: Callable[[StepReplay], object] | None = None,
 ) -> Replay:
     """Run a recorded episode again in fresh kernels and compare it with its record.
 
@@ -48,6 +49,8 @@ def replay(
         episode, where the setup had no limit.
     on_cell: called in a worker thread with each cell's id before it runs, or, of a model replay,
         once its turn has ended.
+    on_step: called in a worker thread with what came of each cell, except checks that are still
+        under way beside the next one; never of a model replay.
 
     Raises
     ------
@@ -63,7 +66,7 @@ def replay(
     else:
         episode = load(source)
         cwd = _folder(episode, Path(source)) if cwd is None else cwd
-    ruler, place = Ruler(compare, rtol), Place(kernel, cwd, timeout, on_cell)
+    ruler, place = Ruler(compare, rtol), Place(kernel, cwd, timeout, on_cell, on_step)
     if how == "model":
         return run_loop(episode, ruler, place)
     chosen = tuple(cells.clean(episode) if how == "clean" else cells.faithful(episode))

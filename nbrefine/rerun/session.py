@@ -65,6 +65,7 @@ class Place:
     timeout: float | None = None
     """Seconds that a cell may run; None for as long as in the episode."""
     on_cell: Callable[[str], object] | None = None
+    on_step: Callable[[StepReplay], object] | None = None
 
 
 async def run_cells(
@@ -77,7 +78,7 @@ async def run_cells(
         async with Branches(kernel, aside=_leaves_files_alone(episode)) as branches:
             branching = any(_needs_a_branch(cell) for cell in cells)
             listing = await _listing(episode, branches if branching else None, kernel)
-            steps = await _steps(episode, cells, again, branches, place.on_cell)
+            steps = await _steps(episode, cells, again, branches, place)
             present = await listing
         changed = compare_packages(episode, kernel.info, present, [cell.source for cell in cells])
         explained = tuple(_explained(episode, steps) if how == "clean" else steps)
@@ -119,7 +120,7 @@ async def _steps(
     cells: Sequence[Cell],
     again: _Again,
     branches: Branches,
-    on_cell: Callable[[str], object] | None,
+    place: Place,
 ) -> list[StepReplay]:
     steps: list[StepReplay | asyncio.Future[StepReplay]] = []
     failed = False
@@ -133,13 +134,15 @@ async def _steps(
         if failed:
             steps.append(StepReplay(cell.id, "not run", checks=cell.checks))
             continue
-        if on_cell is not None:
-            await call_user(on_cell, cell.id)
+        if place.on_cell is not None:
+            await call_user(place.on_cell, cell.id)
         if _needs_a_branch(cell):
             steps.append(await branches.begin(partial(again.check, cell)))
             continue
         step = await (again.check(cell, again.kernel) if cell.checks else again.run(cell))
         steps.append(step)
+        if place.on_step is not None:
+            await call_user(place.on_step, step)
         result = step.result
         failed = result is not None and not result.ok and not _had_failed(cell, result)
     return [step if isinstance(step, StepReplay) else await step for step in steps]

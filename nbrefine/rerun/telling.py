@@ -109,17 +109,19 @@ def facts(replayed: Replay) -> dict[str, Any]:
         "divergence": None
         if found is None
         else {"turn": found.turn, "part": found.part, "told": found.told, "diff": found.diff},
-        "cells": [
-            {
-                "cell": step.cell,
-                "verdict": step.verdict,
-                "after": list(step.after),
-                "state": step.state,
-                "checks": step.checks,
-                "details": list(step.details),
-                "diff": step.diff,
-                "seconds": step.result.timing.seconds if step.result else None,
-            }
-            for step in replayed.steps
-        ],
+        "cells": [cell_facts(step) for step in replayed.steps],
+    }
+
+
+def cell_facts(step: StepReplay) -> dict[str, Any]:
+    """Give one cell of a replay as plain JSON."""
+    return {
+        "cell": step.cell,
+        "verdict": step.verdict,
+        "after": list(step.after),
+        "state": step.state,
+        "checks": step.checks,
+        "details": list(step.details),
+        "diff": step.diff,
+        "seconds": step.result.timing.seconds if step.result else None,
     }

@@ -41,11 +41,11 @@ def saved(recorded: Episode, tmp_path: Path) -> Path:
     return path
 
 
-def other(episode: Episode, path: Path) -> Path:
+def other(episode: Episode, path: Path, source: str = "items.extend([3, 4])") -> Path:
     """Save the episode as if its accepted cell had been another one."""
     last = episode.turns[-1]
     assert last.result is not None
-    last = replace(last, result=replace(last.result, source="items.extend([3, 4])"))
+    last = replace(last, result=replace(last.result, source=source))
     save(replace(episode, turns=(*episode.turns[:-1], last)), path)
     return path
 
@@ -168,12 +168,17 @@ def test_wrong_input_ends_with_2_and_a_kernel_that_does_not_start_with_3(
 
 
 @contextmanager
-def waiting(*options: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Give a replay whose one cell does not end; its process wrote its number to `begun`."""
-    setup = (
+def waiting(
+    *options: str, folder: Path, episode: Episode | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Give a replay whose last cell does not end; its process wrote its number to `begun`."""
+    endless = (
         f"import os\nopen({str(folder / 'begun')!r}, 'w').write(str(os.getpid()))\nwhile True: pass"
     )
-    save(Episode(Task("Wait.", setup=setup)), folder / "wait.ipynb")
+    if episode is None:
+        save(Episode(Task("Wait.", setup=endless)), folder / "wait.ipynb")
+    else:
+        other(episode, folder / "wait.ipynb", endless)
     begun, temporary = folder / "begun", folder / "temporary"
     temporary.mkdir()
     run = "from nbrefine.cli import main; main()"
@@ -210,9 +215,9 @@ def test_a_signal_ends_a_replay_and_leaves_nothing(
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_program_is_told_what_had_ended_before_a_signal(
-    sent: signal.Signals, code: int, saved: Path, tmp_path: Path
+    sent: signal.Signals, code: int, saved: Path, recorded: Episode, tmp_path: Path
 ) -> None:
-    with waiting(str(saved), "--json", folder=tmp_path) as process:
+    with waiting(str(saved), "--json", folder=tmp_path, episode=recorded) as process:
         process.send_signal(sent)
         out, said = process.communicate(timeout=60)
     assert process.returncode == code, said
@@ -223,3 +228,4 @@ def test_a_program_is_told_what_had_ended_before_a_signal(
     assert [cell["cell"] for cell in ended["cells"]] == ["ep-setup", "s01-a02", "ep-tests"]
     assert stopped["file"] == str(tmp_path / "wait.ipynb")
     assert stopped["error"]["kind"] == "RunStopped"
+    assert [(cell["cell"], cell["verdict"]) for cell in stopped["cells"]] == [("ep-setup", "same")]

@@ -190,18 +190,17 @@ def test_the_copy_for_the_next_attempt_is_made_while_the_model_is_asked() -> Non
     until(lambda: made.closed)
 
 
-def test_the_next_attempt_sees_what_a_thread_has_done_while_the_model_was_asked() -> None:
-    starts = """\
-import threading, time
-seen = []
-def later():
-    time.sleep(1)
-    seen.append("done")
-thread = threading.Thread(target=later)
-thread.start()
-"""
-    with MultiStepEnvironment(Task("t")) as env:
-        state = driven(env, starts)
+@pytest.mark.parametrize(
+    "starts",
+    [
+        "import threading\nthreading.Timer(1, seen.append, ['done']).start()",
+        "import asyncio\nasyncio.get_running_loop().call_later(1, seen.append, 'done')",
+    ],
+    ids=["thread", "callback"],
+)
+def test_the_next_attempt_sees_what_went_on_while_the_model_was_asked(starts: str) -> None:
+    with MultiStepEnvironment(Task("t", setup="seen = []")) as env:
+        state = driven(env, f"{starts};")
         time.sleep(2)
         state = env.step(state, cell("print(seen)")).next_state
         result = newest(state).result

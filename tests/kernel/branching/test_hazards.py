@@ -187,6 +187,36 @@ def test_a_pending_task_is_lost_and_named(process: Process) -> None:
     assert "'tick'" in told[0]["detail"]
 
 
+def test_what_the_loop_calls_later_is_lost_and_named(process: Process) -> None:
+    none, told = process(
+        """
+        import functools
+        from tornado.ioloop import PeriodicCallback
+
+        def shown():
+            pass
+
+        def heard():
+            pass
+
+        loop.call_later(60, shown).cancel()
+        told.append(scan())
+        loop.call_later(60, functools.partial(shown))
+        loop.add_reader(os.pipe()[0], heard)
+
+        async def begin():
+            PeriodicCallback(shown, 60_000).start()
+
+        loop.run_until_complete(begin())
+        told.append(scan())
+        """
+    )
+    assert none == []
+    assert kinds(told) == [("asyncio-callback", "lost")] * 3
+    named = [each["detail"].split("'")[1] for each in told]
+    assert named == ["shown", "shown", "heard"]
+
+
 def test_a_lock_that_was_waited_for_is_named(process: Process) -> None:
     told = process(
         """

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -223,6 +224,37 @@ def _tasks(seen: _Seen) -> list[Hazard]:
     return _each("asyncio-task", "lost", names, "asyncio task {} does not go on in the branch")
 
 
+def _callbacks(seen: _Seen) -> list[Hazard]:
+    """What the loop calls later, or as a descriptor is ready, without a task that waits for it."""
+    loop = seen.app.io_loop.asyncio_loop
+    handles = [each for each in loop._scheduled if not each.cancelled()]
+    for key in loop._selector.get_map().values():
+        handles += [each for each in key.data if each is not None]
+    called = [_called(each._callback, each._args) for each in handles]
+    names = [
+        repr(getattr(each, "__qualname__", type(each).__qualname__))
+        for each in called
+        if _module(each).partition(".")[0] not in (*_LOOP_PACKAGES, "asyncio")
+    ]
+    return _each("asyncio-callback", "lost", names, "callback {} is not called in the branch")
+
+
+def _called(callback: Any, arguments: tuple[Any, ...]) -> Any:
+    """Give what is called in the end, through what tornado and `functools` put around it."""
+    if getattr(callback, "__name__", "") == "_run_callback":
+        callback = arguments[0]
+    while isinstance(callback, functools.partial):
+        callback = callback.func
+    repeated = getattr(callback, "__self__", None)
+    if type(repeated).__name__ == "PeriodicCallback":
+        return repeated.callback
+    return callback
+
+
+def _module(called: Any) -> str:
+    return str(getattr(called, "__module__", None) or "")
+
+
 def _bound(seen: _Seen) -> list[Hazard]:
     """Variables with which a task has waited, and which asyncio has tied to its loop by that."""
     names = [
@@ -357,6 +389,7 @@ _LOOKS: tuple[Callable[[_Seen], list[Hazard]], ...] = (
     _memory,
     _threads,
     _tasks,
+    _callbacks,
     _bound,
     _children,
     _sockets,

@@ -245,7 +245,7 @@ def _called(callback: Any, arguments: tuple[Any, ...]) -> Any:
         callback = arguments[0]
     while isinstance(callback, functools.partial):
         callback = callback.func
-    repeated = getattr(callback, "__self__", None)
+    repeated: Any = getattr(callback, "__self__", None)
     if type(repeated).__name__ == "PeriodicCallback":
         return repeated.callback
     return callback

@@ -108,18 +108,29 @@ def dtypes(value: Any) -> str:
 
     "" for anything else.
     """
+    if id(type(value)) in _SIZED:
+        return ""
     if is_from(value, "numpy", "ndarray") or is_from(value, "polars", "Series"):
         return dtype_name(value.dtype)
     if is_from(value, "pandas", "Series", "Index"):
         return dtype_name(getattr(value, "_values", value).dtype)
     if is_from(value, "pandas", "DataFrame"):
-        named = zip(value.columns[:COLUMNS].tolist(), _columns(value, COLUMNS))  # noqa: B905
-        columns = [(name, dtype_name(array.dtype)) for name, array in named]
+        columns = zip(value.columns[:COLUMNS].tolist(), _kinds(value))  # noqa: B905
     elif is_from(value, "polars", "DataFrame"):
-        columns = [(name, str(kind)) for name, kind in list(value.schema.items())[:COLUMNS]]
+        columns = zip(value.columns[:COLUMNS], map(str, value.dtypes))  # noqa: B905
     else:
         return ""
-    return "\n".join(f"{_label(name)}\t{dtype}" for name, dtype in columns)
+    return "\n".join([f"{_label(name)}\t{dtype}" for name, dtype in columns])
+
+
+def _kinds(frame: Any) -> Iterable[str]:
+    """Give the names of the dtypes of a table's columns, of those that lie together at once."""
+    try:
+        blocks, places = frame._mgr.blocks, frame._mgr.blknos  # noqa: SLF001  pandas' own is slow
+    except AttributeError:  # another version may lack it
+        return [dtype_name(dtype) for dtype in frame.dtypes]
+    names = [dtype_name(block.dtype) for block in blocks]
+    return [names[place] for place in places[:COLUMNS].tolist()]
 
 
 def _look(value: Any) -> dict[str, Any]:

@@ -168,10 +168,8 @@ def test_the_exit_of_a_session_below_a_checkpoint_that_is_held_is_known_at_once(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forking, "_EXIT", 60.0)  # how long one waits for who tells it
-    with kernel.checkpoint().result():
-        for _ in range(2):
-            kernel.run("0").result()
-            kernel.adopt(kernel.branch().result()).result()
+    with kernel.checkpoint().result() as held:
+        kernel.rollback(held).result()
         began = time.monotonic()
         died = kernel.run("import os; os._exit(3)").result()
         assert died.death is not None

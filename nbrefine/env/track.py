@@ -93,7 +93,7 @@ class Track:
         """
         if not (self.ours and self._branches and self.is_at(point) and point.copy is None):
             return
-        with suppress(KernelError):
+        with suppress(KernelError, OSError):  # such as a lack of descriptors
             kept = await self.keep(point)
             if any(hazard.verdict == "lost" for hazard in kept.hazards):
                 point.release()  # threads or tasks go on in the kernel

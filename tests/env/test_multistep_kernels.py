@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +14,11 @@ import psutil
 import pytest
 from jupyter_client.manager import KernelManager
 
-from nbrefine.env import MultiStepEnvironment
+from nbrefine.env import MultiStepEnvironment, track
 from nbrefine.errors import BranchRefused, InvalidTaskError, KernelError, UsageError
 from nbrefine.kernel import Kernel
+from nbrefine.kernel.branching import Copy
+from nbrefine.kernel.core import Core
 from nbrefine.notebook.wording import changed
 from nbrefine.postconditions import file_written, holds
 from nbrefine.state import Action
@@ -188,6 +192,29 @@ def test_the_copy_for_the_next_attempt_is_made_while_the_model_is_asked() -> Non
         assert point.copy is made
         assert not made.closed
     until(lambda: made.closed)
+
+
+def test_what_stands_against_a_copy_ahead_is_no_matter_until_an_attempt_needs_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[Core] = []
+
+    async def fails(core: Core) -> Copy:
+        tried.append(core)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with MultiStepEnvironment(Task("t", setup="items = []")) as env:
+        start = driven(env)
+        with monkeypatch.context() as patch:
+            patch.setattr(track, "copy", fails)
+            state = env.step(start, cell("items.append(1)")).next_state
+            until(lambda: tried)
+        state = env.step(state, cell("print(items)")).next_state
+        result = newest(state).result
+        assert result is not None
+        assert (newest(state).isolation, result.text) == ("fork", "[1]\n")
+    gc.collect()
+    assert not [record for record in caplog.records if "never retrieved" in record.getMessage()]
 
 
 @pytest.mark.parametrize(

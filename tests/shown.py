@@ -31,7 +31,7 @@ REPLIES = {
     "Do step 2 now": "```python\ntotals = df.groupby('shop')['sum'].sum()\n```",
     "Do step 3 now": "```python\nbest = totals.idxmax()\n```",
     "Which shop": "```python\nprint('@shop[North] @sum[160]')\n```",
-    "median of their line": (
+    "median of its line": (
         "```python\n"
         "df['fare'] = df['fare'].fillna(df.groupby('line')['fare'].transform('median'))\n```"
     ),
@@ -57,7 +57,7 @@ class Block(NamedTuple):
     language: str
     source: str
     said: list[str]
-    """Lines of what the page shows of its output."""
+    """Lines of what the page shows of its output, without the mark of one that goes on."""
 
 
 def blocks(page: Path, *languages: str) -> Iterator[Block]:
@@ -72,7 +72,8 @@ def blocks(page: Path, *languages: str) -> Iterator[Block]:
             continue
         after = found[at + 1] if at + 1 < len(found) else None
         follows = after and after[2] == "text" and "\n#" not in text[block.end() : after.start()]
-        yield Block(block[2], block[3], after[3].splitlines() if after and follows else [])
+        said = after[3].splitlines() if after and follows else []
+        yield Block(block[2], block[3], [line.removesuffix(" …") for line in said])
 
 
 def commands(page: Path) -> list[str]:

@@ -36,7 +36,7 @@ TOLD = {
         "[3, 4, 5]\n",
         "\nNorth\nTrue 2/2 tests passed.",
     ],
-    "branches": ["ok 42\n", "[3, 4, 5]\n\n[3, 4, 5, 6]\n\n[3, 4, 5, 6]\n"],
+    "branches": ["ok 42\n", "[3, 4, 5]\n[3, 4, 5, 6]\n[3, 4, 5, 6]\n"],
     "environments": [
         "\nTrue 1.0\n",
         "2 of 2 solved\n| attempts | solved within (2 tasks) |",
@@ -92,17 +92,20 @@ def test_the_cells_run_one_after_the_other(tmp_path: Path) -> None:
         )
 
 
-def test_the_record_of_the_readme_replays(
+def test_the_records_of_the_readme_are_shown_replayed_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local, "LocalModel", offline)
-    (five_lines,) = (each.source for each in blocks(README, "python") if "refine(" in each.source)
-    exec(compile(five_lines, "README.md", "exec"), {})
-    for line in ("nbrefine show slug.ipynb", "nbrefine replay slug.ipynb"):
-        assert line in commands(README)
-        assert call(shlex.split(line)[1:]) == 0
-    assert "give the recorded outputs and state (1 compared)" in capsys.readouterr().out
+    for block in blocks(README, "python"):
+        if "record=" in block.source:
+            exec(compile(block.source, "README.md", "exec"), {})
+    lines = [line for line in commands(README) if "slug.ipynb" in line]
+    assert [shlex.split(line)[1] for line in lines] == ["show", "replay", "diff"]
+    assert [call(shlex.split(line)[1:]) for line in lines] == [0, 0, 1]
+    said = capsys.readouterr().out
+    assert "give the recorded outputs and state (1 compared)" in said
+    assert "Their tasks differ." in said
 
 
 def test_the_make_targets_exist() -> None:

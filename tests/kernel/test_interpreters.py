@@ -214,6 +214,18 @@ def test_a_stock_kernel_that_became_deaf_is_woken(
 
 
 @every
+def test_to_wake_a_stock_kernel_draws_no_random_number(stock: Kernel) -> None:
+    async def wake() -> None:
+        stock.core.link.poke()
+
+    value(stock, "import random; random.seed(1)")
+    for _ in range(3):
+        Run(wake()).result()
+        value(stock, "'awake'")
+    assert value(stock, "random.random()") == "0.13436424411240122"  # the first after that seed
+
+
+@every
 def test_a_death_is_told_with_its_exit_code(name: str) -> None:
     with Kernel.start(name) as kernel:
         result = kernel.run("import os; os._exit(5)").result(60)

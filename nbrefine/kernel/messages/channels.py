@@ -99,9 +99,10 @@ class Channels:
 
         ipykernel 7.0 to 7.3 may overlook a request that comes just as it sends a reply, and then
         all that follow (ipykernel #1554).  It looks again when somebody connects or leaves: the
-        connection ends when it is answered, in case that answer is such a reply.
+        connection ends when it is answered, in case that answer is such a reply.  It is not asked
+        to introduce itself, for which IPython draws a tip by the session's `random`.
         """
-        message = self._session.msg("kernel_info_request", {})
+        message = self._session.msg("comm_info_request", {})
         self._outbox.append(("nudge", self._session.serialize(message)))
         self._wake_up()
 

@@ -7,7 +7,6 @@ between those of the session.
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import math
 import symtable
@@ -17,7 +16,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from nbrefine.errors import UsageError
+from nbrefine.errors import UsageError, nearest
 from nbrefine.source import fault, parse
 from nbrefine.values import Origin, Postcondition
 
@@ -316,8 +315,7 @@ def _allowed() -> str:
 
 
 def _near(data: Mapping[Any, Any]) -> str:
-    found = [difflib.get_close_matches(str(key), _KINDS, n=1) for key in data]
-    return next((f'Did you mean "{near[0]}"? ' for near in found if near), "")
+    return next(filter(None, (nearest(str(key), _KINDS) for key in data)), "")
 
 
 def tests_of(postconditions: Sequence[Postcondition]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from nbrefine.errors import UsageError
+from nbrefine.errors import UsageError, nearest
 from nbrefine.extractors.cleaners import CLEANERS, Cleaner
 from nbrefine.extractors.rules import (
     BoxedExtractor,
@@ -184,6 +183,5 @@ def _several(given: Any) -> tuple[Extractor, ...]:
 
 
 def _unknown(what: str, name: object, known: Mapping[str, Any]) -> UsageError:
-    near = difflib.get_close_matches(str(name), known, n=1)
-    meant = f'Did you mean "{near[0]}"? ' if near else ""
+    meant = nearest(str(name), known)
     return UsageError(f'There is no {what} "{name}"', hint=f"{meant}Known: {', '.join(known)}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nbrefine.errors import UsageError
+from nbrefine.errors import UsageError, nearest
 from nbrefine.planning.entries import entries_of, split_check, without_backticks
 from nbrefine.postconditions import postcondition_of
 from nbrefine.values import Origin, Postcondition, Subtask
@@ -61,10 +61,9 @@ def _subtask(item: Any, number: int, origin: Origin) -> Subtask:
         raise UsageError(f"{where} is {reprlib.repr(item)}, which is no goal", hint=_FORM)
     for key in given:
         if key not in _KEYS:
-            near = difflib.get_close_matches(str(key), _KEYS, n=1)
-            guess = f'Did you mean "{near[0]}"? ' if near else ""
             raise UsageError(
-                f'{where}: unknown key "{key}"', hint=f"{guess}Allowed: {', '.join(_KEYS)}"
+                f'{where}: unknown key "{key}"',
+                hint=f"{nearest(str(key), _KEYS)}Allowed: {', '.join(_KEYS)}",
             )
     goal = given.get("goal")
     if not isinstance(goal, str) or not goal.strip():

@@ -7,7 +7,6 @@ then, and the signal says why.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from nbrefine.errors import (
     ModelResponseError,
     ModelTimeoutError,
     UsageError,
+    nearest,
 )
 from nbrefine.models import Model, resolve
 from nbrefine.prompts import fence_output, fill
@@ -276,8 +276,7 @@ class JudgeReward(IOReward):
 
 def _named(name: str) -> JudgePromptTemplate:
     if name not in JUDGE_TEMPLATES:
-        near = difflib.get_close_matches(str(name), JUDGE_TEMPLATES, n=1)
-        meant = f'Did you mean "{near[0]}"? ' if near else ""
+        meant = nearest(str(name), JUDGE_TEMPLATES)
         raise UsageError(
             f'There is no judge\'s template "{name}"',
             hint=f"{meant}Known: {', '.join(JUDGE_TEMPLATES)}; or give a JudgePromptTemplate",

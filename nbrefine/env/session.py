@@ -387,11 +387,13 @@ class Session:
 
     async def close(self) -> None:
         """Let go of everything; a kernel of ours is shut down."""
-        if self._ahead is not None:
-            self._ahead.cancel()
-            await asyncio.wait({self._ahead})
-        for branch in self.track.release():
-            self.part(branch)
-        await asyncio.gather(*self._parting)
-        if self.ours:
-            await self.kernel.shutdown()
+        try:
+            if self._ahead is not None:
+                self._ahead.cancel()
+                await asyncio.wait({self._ahead})
+            for branch in self.track.release():
+                self.part(branch)
+            await asyncio.gather(*self._parting)
+        finally:
+            if self.ours:
+                await self.kernel.shutdown()

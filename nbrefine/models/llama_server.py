@@ -14,6 +14,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 
 
 def main() -> None:
@@ -21,6 +22,8 @@ def main() -> None:
     if sys.platform == "linux":
         # A process that the controller forked may hold the other end of standard input open.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # By it, a kernel whose user asks for the model knows that the process is not the user's.
+        ctypes.CDLL(None).prctl(PR_SET_NAME, b"nb-model")
     settings = json.loads(sys.stdin.readline())
 
     import xllamacpp

@@ -212,7 +212,7 @@ class _Server:
     @classmethod
     async def launch(cls, model: LocalModel) -> _Server:
         """Start the process; it goes on to load the weights."""
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - `stop` closes it
+        log = _unnamed()
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", str(SERVER)),
@@ -305,6 +305,13 @@ class _Server:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         loading = self._client is None
         return ": ".join([how, *((errors[:1] if loading else []) or lines[-1:])])
+
+
+def _unnamed() -> IO[bytes]:
+    """Open a file without a name, which tells by what it was that it is no user's."""
+    descriptor, path = tempfile.mkstemp(prefix="nbrefine-")
+    Path(path).unlink()
+    return os.fdopen(descriptor, "w+b")
 
 
 def _cores() -> int:

@@ -119,6 +119,11 @@ def _by_name(results: Sets) -> dict[str, list[Outcome]]:
     sets: Mapping[str, Any] = results if isinstance(results, Mapping) else {"": results}
     if _written(sets):
         sets = sets.get("results", {})
+        if not isinstance(sets, Mapping):
+            raise UsageError(
+                "This summary.json has no results by name",
+                hint="Give one as `nbrefine eval` wrote it",
+            )
     counted = {
         name: [outcome for outcome in outcomes_of(_results(each)) if outcome.counts]
         for name, each in sets.items()

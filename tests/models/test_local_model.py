@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nbrefine.budget import Budget
@@ -90,6 +91,7 @@ def test_a_real_model_answers_and_leaves_nothing_behind(small: Path) -> None:
         pid = model.pid
         assert pid is not None
         assert runs(pid)
+        assert psutil.Process(pid).name() == "nb-model"  # no kernel takes it for its user's
 
     assert idle is None
     assert (model.name, reply.model) == ("local:smollm2-135m", "local:smollm2-135m")

@@ -75,6 +75,8 @@ def test_what_an_evaluation_writes_is_taken_as_it_is(tmp_path: Path) -> None:
     named = solved_by_attempt_table({"sums": graded})
     assert solved_by_attempt_table(summary) == named
     assert solved_by_attempt_table(summary["results"]) == named
+    with pytest.raises(UsageError, match="no results by name"):
+        solved_by_attempt_table({**summary, "results": [1]})
     with closing(ResultsFile(tmp_path / "sums", {})) as file:
         for row in rows:
             file.append(row)

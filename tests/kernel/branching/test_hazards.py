@@ -257,6 +257,29 @@ def test_children_are_named(process: Process) -> None:
     assert "'sleep'" in told[1]["detail"]
 
 
+def test_a_process_of_ours_and_who_waits_for_it_are_not_told(process: Process) -> None:
+    """Before Python 3.12 asyncio waits in a thread for each process."""
+    source = (
+        "import ctypes, time; ctypes.CDLL(None).prctl(15, b'nb-model'); "
+        "print('up', flush=True); time.sleep(60)"
+    )
+    told = process(
+        f"""
+        import asyncio.subprocess
+        async def launch():
+            made = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", {source!r}, stdout=asyncio.subprocess.PIPE
+            )
+            await made.stdout.readline()
+            told.extend(scan())
+            made.kill()
+            await made.wait()
+        asyncio.run(launch())
+        """
+    )
+    assert kinds(told) == []
+
+
 def test_pools_of_processes_are_told_once(process: Process) -> None:
     """Not their threads and helpers as well; joblib's are no loss, as it starts new ones."""
     told = process(

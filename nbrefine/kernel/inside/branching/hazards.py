@@ -49,8 +49,8 @@ _COMM = 15
 _TASKS = 64
 """Threads whose children are looked for; one that starts processes is among the first."""
 
-_COPY = "nb-checkpoint"
-"""Name of the process that a copy of a kernel is."""
+_OURS = "nb-"
+"""How the names of processes begin that nbrefine starts, such as copies and the local model."""
 
 _LOOP_PACKAGES = (*threads.OWN, "tornado")
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
@@ -286,7 +286,7 @@ def _children(seen: _Seen) -> list[Hazard]:
 
 
 def _child_processes() -> dict[int, str]:
-    """Map the living children to their names, but for the copies of this kernel."""
+    """Map the living children to their names, but for our own."""
     if not has_children():
         return {}
     found = {}
@@ -296,7 +296,7 @@ def _child_processes() -> dict[int, str]:
             for pid in file.read().split():
                 with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
                     name, _, rest = stat.read().partition("(")[2].rpartition(")")
-                    if not rest.startswith(" Z") and name != _COPY:
+                    if not rest.startswith(" Z") and not name.startswith(_OURS):
                         found[int(pid)] = name
     return found
 

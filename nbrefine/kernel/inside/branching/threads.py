@@ -90,9 +90,23 @@ def _is_own(thread: threading.Thread) -> bool:
     name = thread.name
     if name in _OWN_NAMES or name.startswith(_OWN_PREFIXES):
         return True
+    if _waits_for_ours(thread):
+        return True
     module = origin(thread)
     # The monitor of tqdm only redraws bars; those of a branch are drawn by what advances them.
     return module.partition(".")[0] in OWN or module == "tqdm._monitor"
+
+
+def _waits_for_ours(thread: threading.Thread) -> bool:
+    """Tell a thread in which asyncio, before Python 3.12, waits for a process of nbrefine's."""
+    target = getattr(thread, "_target", None)
+    if getattr(target, "__qualname__", "") != "ThreadedChildWatcher._do_waitpid":
+        return False
+    try:
+        with open(f"/proc/{thread._args[1]}/comm") as file:  # type: ignore[attr-defined]
+            return file.read().startswith("nb-")
+    except (OSError, AttributeError):  # one of them has ended
+        return False
 
 
 def _pools() -> dict[Any, str]:

@@ -18,6 +18,9 @@ REFERENCE = [README, *sorted({*DOCS.glob("*.md")} - {*GUIDES})]
 """Their programs ask the model of this machine, in whose place `offline` answers."""
 PAGES = [*REFERENCE, *GUIDES]
 
+FILES = {"refining": "task.yaml", "solving": "sales.yaml", "evaluation": "eval.yaml"}
+"""What the file is called that a page shows as YAML."""
+
 FENCE = re.compile(r"^(```+)(\w+)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 
 REPLIES = {

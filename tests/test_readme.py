@@ -17,7 +17,7 @@ from nbrefine.cli import call
 from nbrefine.config import EnvironmentConfig, EvalConfig, RunConfig
 from nbrefine.config.evaluation import Adapter
 from nbrefine.models import local
-from tests.shown import DOCS, README, REFERENCE, ROOT, blocks, commands, offline
+from tests.shown import DOCS, FILES, README, REFERENCE, ROOT, blocks, commands, offline
 
 STAND_IN = f"""import sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -66,6 +66,8 @@ def test_the_programs_of_a_page_run_one_after_the_other(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local, "LocalModel", offline)
+    for shown in blocks(page, "yaml"):
+        Path(FILES[page.stem]).write_text(shown.source)
     told = ""
     for block in blocks(page, "python"):
         exec(compile(block.source, page.name, "exec"), {})

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, core
 from nbrefine.outputs import Stream
 
 
 @pytest.fixture
-def ending() -> Iterator[Kernel]:
+def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    monkeypatch.setattr(core, "_GRACE", 60.0)  # exit functions take as long as the host is busy
     with Kernel.start() as kernel:
         yield kernel
 

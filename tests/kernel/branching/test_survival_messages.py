@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from nbrefine.kernel import Kernel
+from nbrefine.kernel import Kernel, core
 
 Value = Callable[..., str]
 
@@ -228,7 +228,10 @@ def test_a_branch_that_is_shut_down_does_its_own_exit_work_only(
     value(shared, "folder.cleanup()")
 
 
-def test_an_adopted_branch_removes_what_the_kernel_would_have_removed(value: Value) -> None:
+def test_an_adopted_branch_removes_what_the_kernel_would_have_removed(
+    value: Value, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "_GRACE", 60.0)  # exit handlers take as long as the host is busy
     with Kernel.start() as kernel:
         made = "import tempfile\nfolder = tempfile.TemporaryDirectory()\nprint(folder.name)"
         before = Path(value(kernel, made))

@@ -193,7 +193,7 @@ def test_interrupts_at_a_cells_very_end_do_not_reach_the_next_one(kernel: Kernel
 
 
 def test_a_kernel_that_is_not_ours_is_never_killed(
-    stopped: Callable[[Kernel, str], CellResult], impatient: None
+    stopped: Callable[[Kernel, str], CellResult], impatient: None, until: Callable[..., None]
 ) -> None:
     with Kernel.start() as owner, Kernel.connect(owner.connection_file) as guest:
         source = (
@@ -208,4 +208,5 @@ def test_a_kernel_that_is_not_ours_is_never_killed(
         assert owner.alive
         # The owner's cell waits for the stubborn one; afterwards the guest may go on too.
         assert owner.run("'survived'").result(60).text == "'survived'\n"
+        until(lambda: not guest.core.link.occupied)  # which is told by another connection
         assert guest.run("'again'").result(60).text == "'again'\n"

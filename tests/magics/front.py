@@ -6,10 +6,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
+from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
@@ -58,6 +60,7 @@ class Client:
         """What stands below the cell."""
         self.errors = ""
         self.asked = ""
+        self._heard = True  # the kernel has said something of what was asked
         self.deaf = deaf
         self._subshell = None if deaf else self._new_subshell()
 
@@ -75,8 +78,8 @@ class Client:
         message = self.client.session.msg(
             "execute_request", content, metadata={"cellId": "one"} if widgets else {}
         )
+        self._heard, self.asked = False, message["header"]["msg_id"]
         self.client.shell_channel.send(message)
-        self.asked = message["header"]["msg_id"]
 
     def begin_aside(self, source: str) -> None:
         """Ask a subshell for a cell, whose outputs are not looked at."""
@@ -89,8 +92,7 @@ class Client:
         """Take in what comes until a widget shows the words, or the cell has ended."""
         deadline = time.monotonic() + seconds
         while not (wanted and any(wanted in text for text in self.texts())):
-            message = self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
-            if self._take(message):
+            if self._take(self._next(deadline)):
                 assert not wanted, f"the cell has ended: {self.errors}"
                 return
 
@@ -98,12 +100,30 @@ class Client:
         """Take in what comes after the cell has ended, until something is so."""
         deadline = time.monotonic() + seconds
         while not condition():
-            self._take(self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic())))
+            self._take(self._next(deadline))
 
     def take_what_is_there(self) -> None:
         """Take in what has come."""
         while self.client.iopub_channel.msg_ready():
             self._take(self.client.get_iopub_msg(timeout=1))
+
+    def _next(self, deadline: float) -> dict[str, Any]:
+        """Wait for a message, and wake a kernel that has overlooked what was asked."""
+        while not self._heard and time.monotonic() < deadline:
+            with suppress(Empty):
+                return self.client.get_iopub_msg(timeout=2)
+            self._wake()
+        return self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
+
+    def _wake(self) -> None:
+        """Come and go as another front end, at which ipykernel 7.0 to 7.3 looks again (#1554)."""
+        other = BlockingKernelClient(connection_file=self.manager.connection_file)
+        other.load_connection_file()
+        other.start_channels(iopub=False, stdin=False, hb=False, control=False)
+        other.comm_info()
+        with suppress(Empty):
+            other.get_shell_msg(timeout=5)
+        other.stop_channels()
 
     def _take(self, message: dict[str, Any]) -> bool:
         """Take a message in, and tell whether the cell has ended with it."""
@@ -119,6 +139,7 @@ class Client:
             state.update(content["data"].get("state", {}))
         if message["parent_header"].get("msg_id") != self.asked:
             return False
+        self._heard = True
         if kind in ("display_data", "update_display_data"):
             self.shown = content["data"]
         elif kind == "stream":
@@ -162,7 +183,7 @@ class Client:
         values: list[str] = []
         ended = False
         while not ended:
-            message = self.client.get_iopub_msg(timeout=60)
+            message = self._next(time.monotonic() + 60)
             own = message["parent_header"].get("msg_id") == self.asked
             if own and message["msg_type"] == "execute_result":
                 values.append(message["content"]["data"]["text/plain"])

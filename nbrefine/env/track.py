@@ -96,7 +96,7 @@ class Track:
         with suppress(KernelError, OSError):  # such as a lack of descriptors
             kept = await self.keep(point)
             if any(hazard.verdict == "lost" for hazard in kept.hazards):
-                point.release()  # threads or tasks go on in the kernel
+                point.release()  # threads, tasks or callbacks go on in the kernel
 
     async def keep_what_is_left(self, point: Point) -> None:
         """Keep the state that the kernel leaves for another point, if somebody may come back."""
@@ -145,12 +145,12 @@ class Track:
         files, intact = None, True
         if (waiting := point.take()) is not None and waiting.alive:
             async with waiting:
-                self._intact = False  # nor is it known where it is, if this is stopped
+                self.leave()  # nor is it known where it is, if this is stopped
                 files = await self.kernel.adopt(waiting)
             intact = point.seen is not None  # or its tests have run in it
         elif point.copy is not None and not point.copy.closed and self.kernel.owned:
             async with Kernel(await point.copy.branch()) as branch:
-                self._intact = False
+                self.leave()
                 await self.kernel.adopt(branch)
         elif self.ours:
             await self._rebuild(point)
@@ -163,17 +163,17 @@ class Track:
                 "The kernel that was handed in has ended, and its state with it",
                 hint="Start it again and bring it back to where it was",
             )
-        self.here, self._intact, self._epoch = point, intact, self.kernel.epoch
+        self.arrive(point, intact=intact)
+        self._epoch = self.kernel.epoch
         return files
 
     async def _rebuild(self, point: Point) -> None:
         """Run setup and accepted cells again in a fresh kernel."""
-        self._intact = False
+        self.leave()
         if self.brought:
             raise KernelError(f"The session cannot be rebuilt: {self.brought}")
         await self.kernel.restart()
-        setup = [("the setup", self.setup.source)] if self.setup is not None else []
-        cells = [*setup, *numbered(point.accepted)]
+        cells = self._cells(point)
         if self._branches and point.files:  # which no attempt has touched since
             await run_without_files(self.kernel, cells, point.seconds, (), point.made)
         else:
@@ -188,18 +188,22 @@ class Track:
         after: After | None,
     ) -> GoneOn:
         """Run the setup and the accepted cells of an earlier session again; see `Session.go_on`."""
-        cells = [("the setup", setup.source)] if setup is not None else []
         sources = tuple(result.source for result in accepted)
         before = accepted if setup is None else (setup, *accepted)
         point = Point(sources, sum(result.timing.seconds for result in before))
         point.files = files
         self.setup = setup
-        cells += numbered(sources)
         problems = await run_without_files(
-            self.kernel, cells, point.seconds, keep, point.made, after=after
+            self.kernel, self._cells(point), point.seconds, keep, point.made, after=after
         )
-        self.here, self._intact, self._epoch = point, True, self.kernel.epoch
+        self.arrive(point)
+        self._epoch = self.kernel.epoch
         return GoneOn(point, problems)
+
+    def _cells(self, point: Point) -> list[tuple[str, str]]:
+        """Give what makes a point in a fresh kernel, each cell with its name."""
+        setup = [("the setup", self.setup.source)] if self.setup is not None else []
+        return [*setup, *numbered(point.accepted)]
 
     def release(self) -> list[Kernel]:
         """Let go of every copy, and give the branches that were held back."""

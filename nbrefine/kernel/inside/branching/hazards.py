@@ -49,9 +49,6 @@ _COMM = 15
 _TASKS = 64
 """Threads whose children are looked for; one that starts processes is among the first."""
 
-_OURS = ("nb-checkpoint", "nb-template", "nb-keeper", "nb-model")
-"""Names of processes that nbrefine starts; "nb-kernel" is that of a user's forks, too."""
-
 _LOOP_PACKAGES = (*threads.OWN, "tornado")
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 _LOKY = "joblib.externals.loky.reusable_executor"
@@ -296,7 +293,7 @@ def _child_processes() -> dict[int, str]:
             for pid in file.read().split():
                 with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
                     name, _, rest = stat.read().partition("(")[2].rpartition(")")
-                    if not rest.startswith(" Z") and name not in _OURS:
+                    if not rest.startswith(" Z") and name not in threads.PROCESSES:
                         found[int(pid)] = name
     return found
 

@@ -12,6 +12,9 @@ from typing import Any
 OWN = ("ipykernel", "IPython", "zmq", "nbrefine", "_nbrefine_branching", "debugpy", "pydevd")
 """Packages whose threads, tasks and sockets are the kernel's own."""
 
+PROCESSES = ("nb-checkpoint", "nb-template", "nb-keeper", "nb-model")
+"""Names of processes that nbrefine starts; "nb-kernel" is that of a user's forks, too."""
+
 # By name: threads of the kernel and its controller that tell nothing of where they come from.
 _OWN_NAMES = ("MainThread", "IOPub", "Control", "Heartbeat", "Shell channel")
 _OWN_PREFIXES = ("nbrefine-", "subshell-", "pydevd.")
@@ -104,7 +107,7 @@ def _waits_for_ours(thread: threading.Thread) -> bool:
         return False
     try:
         with open(f"/proc/{thread._args[1]}/comm") as file:  # type: ignore[attr-defined]
-            return file.read().startswith("nb-")
+            return file.read().strip() in PROCESSES
     except (OSError, AttributeError):  # one of them has ended
         return False
 

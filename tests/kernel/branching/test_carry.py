@@ -443,6 +443,22 @@ def test_an_old_openmp_works_with_one_thread(process: Process, *, works: bool) -
     assert [each["kind"] for each in told] == ([] if works else ["openmp"])
 
 
+def test_an_openmp_whose_file_is_gone_is_paused(process: Process) -> None:
+    """After an upgrade the loaded library stays, under the path it was loaded by."""
+    told = process(
+        """
+        import ctypes, pathlib, shutil, sklearn.ensemble
+        (path,) = libraries.loaded("libgomp")
+        copied = shutil.copy(path, pathlib.Path("libgomp-old.so").resolve())
+        ctypes.CDLL(str(copied))
+        os.unlink(copied)
+        told.append(sorted(libraries.loaded("libgomp")) == sorted([path, str(copied)]))
+        told.append(libraries.pause_openmp())
+        """
+    )
+    assert told == [True, []]
+
+
 def test_a_logger_that_another_thread_uses_can_be_used(process: Process) -> None:
     told = process(
         """

@@ -335,20 +335,6 @@ def test_named_shared_memory_forbids_a_fork(process: Process) -> None:
     assert name in told[0]["detail"]
 
 
-def test_the_kernel_is_asked_for_shared_memory_or_else_its_list_is_read(process: Process) -> None:
-    """Both ways must find the same; where the first is missing, the second is used."""
-    asked, read = process(
-        """
-        import mmap, multiprocessing
-        kept = mmap.mmap(-1, 10_000), multiprocessing.Lock()
-        told.append(sorted(memory.shared()))
-        told.append(sorted(memory._read(os.open("/proc/self/maps", os.O_RDONLY))))
-        """
-    )
-    assert len(asked) == 2
-    assert asked == read
-
-
 def test_files_that_both_sides_would_write_are_named(process: Process) -> None:
     told = process(
         """

@@ -40,3 +40,33 @@ def test_full_memory_goes_into_huge_pages_and_a_reserve_is_left_alone(
     assert grown < 4 << 10
     assert same
     assert untouched
+
+
+_MAPS = """
+import fcntl, mmap, tempfile
+writable = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_SHARED)
+with tempfile.TemporaryFile(dir=".") as file:
+    file.truncate(1 << 20)
+    named = mmap.mmap(file.fileno(), 1 << 20, flags=mmap.MAP_SHARED)
+
+def found():
+    return [memory.shared(), memory.programs()]
+
+told.append(found())
+
+def refuse(*_):
+    raise OSError("no such ioctl, as before Linux 6.11")
+
+fcntl.ioctl = refuse
+told.append(found())
+"""
+
+
+def test_an_older_linux_tells_the_same_of_its_memory(process: Callable[..., list[Any]]) -> None:
+    """There the whole list is read instead of asking for what is looked for."""
+    asked, read = process(_MAPS)
+    assert read == asked
+    shared, programs = read
+    assert [size for _, size, path in shared if path.endswith(" (deleted)")] == [1 << 20] * 2
+    assert any("libpython" in each or "python3" in each for each in programs)
+    assert any("_ctypes" in each for each in programs)

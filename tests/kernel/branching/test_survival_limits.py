@@ -245,3 +245,29 @@ def test_a_thread_that_prints_without_pause_harms_no_branch(single: Kernel, valu
         with single.branch().result() as trial:
             assert value(trial, "6 * 7") == "42"
     assert single.run("quiet.set(); talker.join()").result().ok
+
+
+def test_a_thread_that_imports_libraries_does_not_block_a_branch(
+    single: Kernel, value: Value, tmp_path: Path
+) -> None:
+    """The loader of libraries holds a lock of its own, and an import Python's as well."""
+    setup = f"""
+        import importlib.util, itertools, pathlib, shutil, threading
+        from importlib.machinery import ExtensionFileLoader
+        library, enough = importlib.util.find_spec("_bisect").origin, threading.Event()
+        def load():
+            for number in itertools.takewhile(lambda _: not enough.is_set(), range(20_000)):
+                copied = pathlib.Path({str(tmp_path)!r}, f"_bisect.{{number}}.so")
+                shutil.copy(library, copied)
+                loader = ExtensionFileLoader("_bisect", str(copied))
+                importlib.util.module_from_spec(importlib.util.spec_from_loader("_bisect", loader))
+                copied.unlink()
+        loading = threading.Thread(target=load, daemon=True)
+        loading.start()
+    """
+    value(single, setup)
+    for _ in range(10):
+        value(single, "0")  # so that the next branch is of a new copy
+        with single.branch().result() as trial:
+            assert value(trial, "6 * 7") == "42"
+    value(single, "enough.set(); loading.join()")

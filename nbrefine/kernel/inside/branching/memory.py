@@ -19,15 +19,18 @@ LIMIT = 64 << 20
 # ioctl(2) of /proc/PID/maps, since Linux 6.11. To read all of the file takes 2 ms with the
 # libraries of a scientific session.
 _QUERY = 0xC0686611
-_WRITABLE, _SHARED, _NEXT = 0x02, 0x08, 0x10
+_WRITABLE, _EXECUTABLE, _SHARED, _NEXT, _OF_FILE = 0x02, 0x04, 0x08, 0x10, 0x20
 _MAP_FIXED = 0x10
+
+GONE = " (deleted)"
+"""What follows the path of a mapped file that has been removed, and of what has no file."""
 
 _HUGE = 2 << 20
 _COLLAPSE = 25  # MADV_COLLAPSE, since Linux 6.1
 
 
 class Mapping(NamedTuple):
-    """Shared memory that this process may write."""
+    """A part of this process's memory, and what lies behind it."""
 
     start: int
     size: int
@@ -36,19 +39,32 @@ class Mapping(NamedTuple):
 
 def shared() -> list[Mapping]:
     """Find the memory that is shared and writable."""
+    return _mappings(_WRITABLE | _SHARED)
+
+
+def programs() -> list[str]:
+    """Give the paths of the files whose code this process has loaded.
+
+    The loader could list them, too, but it would call back with its lock held: a thread that
+    imports a library waits for that lock with Python's own held, and both would wait for ever.
+    """
+    return list(dict.fromkeys(each.path for each in _mappings(_EXECUTABLE | _OF_FILE)))
+
+
+def _mappings(flags: int) -> list[Mapping]:
     maps = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
-            return _queried(maps)
+            return _queried(maps, flags)
         except OSError:
-            return _read(maps)
+            return _read(maps, flags)
     finally:
         os.close(maps)
 
 
 def is_unnamed(mapping: Mapping) -> bool:
     """Tell memory without a name, shared with processes forked from here, as semaphores are."""
-    return mapping.path.endswith(" (deleted)")
+    return mapping.path.endswith(GONE)
 
 
 def is_lasting(mapping: Mapping) -> bool:
@@ -152,34 +168,35 @@ class _Query(ctypes.Structure):
     )
 
 
-def _queried(maps: int) -> list[Mapping]:
+def _queried(maps: int, flags: int) -> list[Mapping]:
     found: list[Mapping] = []
     name = ctypes.create_string_buffer(os.pathconf("/", "PC_PATH_MAX"))
-    address = 0
+    query = _Query(size=ctypes.sizeof(_Query), flags=flags | _NEXT, name=ctypes.addressof(name))
     while True:
-        query = _Query(
-            size=ctypes.sizeof(_Query),
-            flags=_WRITABLE | _SHARED | _NEXT,
-            address=address,
-            name_size=len(name),
-            name=ctypes.addressof(name),
-        )
+        query.name_size = len(name)
         try:
             fcntl.ioctl(maps, _QUERY, query)
         except FileNotFoundError:
             return found
+        start, query.address = query.start, query.end
         path = os.fsdecode(name.value) if query.name_size else ""
-        found.append(Mapping(query.start, query.end - query.start, path))
-        address = query.end
+        found.append(Mapping(start, query.end - start, path))
 
 
-def _read(maps: int) -> list[Mapping]:
+def _read(maps: int, flags: int) -> list[Mapping]:
     found = []
     with open(maps, "rb", closefd=False) as file:
         for line in file:
             fields = line.split(maxsplit=5)
-            if fields[1][1:2] == b"w" and fields[1][3:4] == b"s":
+            path = os.fsdecode(fields[5].rstrip(b"\n")) if len(fields) > 5 else ""
+            if not flags & ~_flags(fields[1], path):
                 start, end = (int(part, 16) for part in fields[0].split(b"-"))
-                path = os.fsdecode(fields[5].rstrip(b"\n")) if len(fields) > 5 else ""
                 found.append(Mapping(start, end - start, path))
     return found
+
+
+def _flags(permissions: bytes, path: str) -> int:
+    """Give what a line of maps says, in the bits of a query."""
+    letters = zip(permissions, b"-wxs", (0, _WRITABLE, _EXECUTABLE, _SHARED), strict=True)
+    told = sum(bit for letter, meant, bit in letters if letter == meant)
+    return told | (_OF_FILE if path.startswith("/") else 0)

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from . import debugging, descriptors, libraries, memory, workers
+from . import debugging, descriptors, imports, libraries, memory, workers
 
 _SUSPENDED: list[Any] = []
 """Finalizers of the parent's objects that do not run at this process's end."""
@@ -45,9 +45,11 @@ class Carried:
         self._memory = memory.Copies()
         self._limited = libraries.pause_openmp()
         self._random = random.getstate()
+        imports.unfinished()  # last of all: a thread may have begun one since the scan
 
     def restore(self) -> None:
         """Make a checkpoint whole; it has one thread, and starts none."""
+        imports.begin_anew()
         suspend_exit_work()
         debugging.forget()
         self._memory.place()

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import connections, debugging, descriptors, libraries, memory, threads
+from . import connections, debugging, descriptors, imports, libraries, memory, threads
 from .nursery import has_children
 
 Hazard = dict[str, str]
@@ -102,6 +102,11 @@ def _each(kind: str, verdict: str, names: Iterable[str], detail: str) -> list[Ha
         rest = f"{len(names) - _NAMED:,} more"
         found.append(_hazard(kind, verdict, detail.format(rest)))
     return found
+
+
+def _imports(_: _Seen) -> list[Hazard]:
+    text = "a thread is importing {!r}; the branch begins that import anew"
+    return _each("import", "repaired", imports.unfinished(), text)
 
 
 def _native_pools(seen: _Seen) -> list[Hazard]:
@@ -381,6 +386,7 @@ def _watchers(seen: _Seen) -> list[Hazard]:
 
 
 _LOOKS: tuple[Callable[[_Seen], list[Hazard]], ...] = (
+    _imports,
     _native_pools,
     _gpu,
     _memory,

@@ -283,7 +283,10 @@ def _children(seen: _Seen) -> list[Hazard]:
     text = "multiprocessing worker {} serves the live kernel only"
     found += _each("multiprocessing", "lost", names, text)
     names = [f"{name!r} ({pid})" for pid, name in pids.items() if pid not in workers]
-    text = "process {} goes on as the live kernel's child; the branch cannot wait for it"
+    text = (
+        "process {} goes on as the live kernel's child; the branch can neither wait for it nor "
+        "reach it by a pipe"
+    )
     return found + _each("process", "note", names, text)
 
 

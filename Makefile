@@ -11,7 +11,8 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 
 MODEL ?= local
 REPLIES := scripted:nbrefine/examples/penguins-replies.yaml
-JOBS ?= 2
+# Many tests wait for processes: three at a time keep two cores busy.
+JOBS ?= 3
 
 .PHONY: help demo test lint bench clean
 

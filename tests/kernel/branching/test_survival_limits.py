@@ -261,7 +261,7 @@ def test_a_thread_that_imports_libraries_does_not_block_a_branch(
                 shutil.copy(library, copied)
                 loader = ExtensionFileLoader("_bisect", str(copied))
                 importlib.util.module_from_spec(importlib.util.spec_from_loader("_bisect", loader))
-                copied.unlink()
+                copied.unlink(); enough.wait(0.001)
         loading = threading.Thread(target=load, daemon=True)
         loading.start()
     """

@@ -45,7 +45,6 @@ class Carried:
         self._memory = memory.Copies()
         self._limited = libraries.pause_openmp()
         self._random = random.getstate()
-        imports.unfinished()  # last of all: a thread may have begun one since the scan
 
     def restore(self) -> None:
         """Make a checkpoint whole; it has one thread, and starts none."""

@@ -64,8 +64,9 @@ _HELPERS = (
 def scan(app: Any) -> list[Hazard]:
     """List the hazards of forking the kernel of `app` now; never raises.
 
-    What can be refused is listed first.
+    What can be refused is listed first. Imports of other threads get a moment to end before.
     """
+    imports.wait()
     found: list[Hazard] = []
     seen = None
     for look in _LOOKS:
@@ -102,11 +103,6 @@ def _each(kind: str, verdict: str, names: Iterable[str], detail: str) -> list[Ha
         rest = f"{len(names) - _NAMED:,} more"
         found.append(_hazard(kind, verdict, detail.format(rest)))
     return found
-
-
-def _imports(_: _Seen) -> list[Hazard]:
-    text = "a thread is importing {!r}; the branch begins that import anew"
-    return _each("import", "repaired", imports.unfinished(), text)
 
 
 def _native_pools(seen: _Seen) -> list[Hazard]:
@@ -388,8 +384,15 @@ def _watchers(seen: _Seen) -> list[Hazard]:
     return found
 
 
+def _imports(_: _Seen) -> list[Hazard]:
+    text = (
+        "a thread is importing {}, and nobody would finish that in the branch; "
+        "branch again once it has ended"
+    )
+    return _each("import", "refuse", map(repr, imports.unfinished()), text)
+
+
 _LOOKS: tuple[Callable[[_Seen], list[Hazard]], ...] = (
-    _imports,
     _native_pools,
     _gpu,
     _memory,
@@ -401,4 +404,5 @@ _LOOKS: tuple[Callable[[_Seen], list[Hazard]], ...] = (
     _sockets,
     _files,
     _watchers,
+    _imports,
 )

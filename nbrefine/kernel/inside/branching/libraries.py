@@ -19,16 +19,26 @@ _BLAS = (
 )
 
 
+class _Info(ctypes.Structure):
+    """`Dl_info` of dlfcn.h."""
+
+    _fields_ = (
+        ("path", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
 def loaded(part: str) -> dict[str, ctypes.CDLL]:
     """Map the paths of the loaded libraries with `part` in their file name to these libraries.
 
-    One whose file is gone, as after an upgrade, is still known to the loader by its old path.
+    The paths are those by which the loader knows them, whatever has become of the files.
     """
     found = {}
-    for mapped in memory.programs():
-        path = mapped.removesuffix(memory.GONE)
-        if part in path.rpartition("/")[2]:
-            with contextlib.suppress(OSError):  # a program file that is no library
+    for mapping in memory.programs():
+        if part in mapping.path.rpartition("/")[2] and (path := _known_as(mapping.start)):
+            with contextlib.suppress(OSError):  # no library, or one that was closed just now
                 found[path] = ctypes.CDLL(path, os.RTLD_NOLOAD)
     return found
 
@@ -67,3 +77,11 @@ def limit_openmp(paths: list[str]) -> None:
     for path in paths:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(path).omp_set_num_threads(1)
+
+
+def _known_as(address: int) -> str:
+    """Give the path by which the loader knows what is mapped at an address, or ""."""
+    info = _Info()
+    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
+        return ""
+    return os.fsdecode(info.path or b"")

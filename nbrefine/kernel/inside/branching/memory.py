@@ -22,9 +22,6 @@ _QUERY = 0xC0686611
 _WRITABLE, _EXECUTABLE, _SHARED, _NEXT, _OF_FILE = 0x02, 0x04, 0x08, 0x10, 0x20
 _MAP_FIXED = 0x10
 
-GONE = " (deleted)"
-"""What follows the path of a mapped file that has been removed, and of what has no file."""
-
 _HUGE = 2 << 20
 _COLLAPSE = 25  # MADV_COLLAPSE, since Linux 6.1
 
@@ -42,13 +39,13 @@ def shared() -> list[Mapping]:
     return _mappings(_WRITABLE | _SHARED)
 
 
-def programs() -> list[str]:
-    """Give the paths of the files whose code this process has loaded.
+def programs() -> list[Mapping]:
+    """Find the code that was loaded from files: the program's and its libraries'.
 
     The loader could list them, too, but it would call back with its lock held: a thread that
     imports a library waits for that lock with Python's own held, and both would wait for ever.
     """
-    return list(dict.fromkeys(each.path for each in _mappings(_EXECUTABLE | _OF_FILE)))
+    return _mappings(_EXECUTABLE | _OF_FILE)
 
 
 def _mappings(flags: int) -> list[Mapping]:
@@ -64,7 +61,7 @@ def _mappings(flags: int) -> list[Mapping]:
 
 def is_unnamed(mapping: Mapping) -> bool:
     """Tell memory without a name, shared with processes forked from here, as semaphores are."""
-    return mapping.path.endswith(GONE)
+    return mapping.path.endswith(" (deleted)")
 
 
 def is_lasting(mapping: Mapping) -> bool:

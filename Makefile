@@ -11,8 +11,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 
 MODEL ?= local
 REPLIES := scripted:nbrefine/examples/penguins-replies.yaml
-# Many tests wait for processes: three at a time keep two cores busy.
-JOBS ?= 3
+JOBS ?= 2
 
 .PHONY: help demo test lint bench clean
 

@@ -50,9 +50,13 @@ def gone(pids: set[int]) -> bool:
     return not any(map(name_of, pids))
 
 
+_others: set[int] = set()
+"""Processes beneath this one that were there before a test, as of a bench of another file's."""
+
+
 def named(name: str) -> set[int]:
-    """The processes beneath this one that call themselves so."""
-    return {pid for pid in family() if name_of(pid) == name}
+    """The processes beneath this one that call themselves so, since the test began."""
+    return {pid for pid in family() - _others if name_of(pid) == name}
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +67,23 @@ def warm() -> None:
 
 
 @pytest.fixture
-def clean(warm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def others() -> set[int]:
+    """The processes beneath this one that are none of the test's."""
+    _others.clear()
+    _others.update(family())
+    return _others
+
+
+@pytest.fixture
+def clean(
+    warm: None, others: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A folder for temporary files that must be as empty afterwards, like all that is held."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    processes, descriptors = family(), psutil.Process().num_fds()
+    descriptors = psutil.Process().num_fds()
     yield tmp_path
-    until(lambda: family() <= processes)
+    until(lambda: family() <= others)
     until(lambda: psutil.Process().num_fds() <= descriptors)
     assert list(tmp_path.iterdir()) == []
 
@@ -151,8 +165,7 @@ def test_a_run_that_is_stopped_leaves_room_for_the_next(clean: Path) -> None:
         assert bench.check(ADD, TEST).result(30).verdict == "solved"
 
 
-def test_a_bench_that_nobody_refers_to_goes_away(clean: Path) -> None:
-    others = family()  # kernels' templates, say, that stay for later tests
+def test_a_bench_that_nobody_refers_to_goes_away(clean: Path, others: set[int]) -> None:
     bench = Bench(workers=1)
     bench.check(ADD, TEST).result()
     processes = family() - others
@@ -225,11 +238,10 @@ def test_a_nursery_that_is_killed_between_checks_is_replaced(clean: Path, which:
 
 
 def test_a_guard_that_is_killed_takes_all_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    others: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of it alone a folder is left, which is swept away some day."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    others = family()
     with Bench(workers=1) as bench:
         run = bench.check(FOREVER, TEST, timeout=3600)
         until(lambda: named("nb-candidate"))

@@ -139,7 +139,7 @@ def test_released_states_leave_no_process_and_are_stepped_no_more(
     held = processes()  # the kernel's, and the copy of the first state
     rejected = env.step(start, code("items.append(2)")).next_state
     solved = env.step(start, code("items += [2, 3]")).next_state
-    until(lambda: processes() == held)  # the branches of the attempts have gone
+    until(lambda: processes() <= held)  # the branches of the attempts have gone
     env.release(start)
     again = env.step(rejected, code("items.append(4)"))  # its point is another state's too
     assert newest(again).isolation == "fork"
@@ -157,7 +157,7 @@ def test_a_state_that_was_only_forgotten_keeps_no_copy_from_being_released(
     start = env.reset()[0]
     held = processes()
     env.step(start, code("items.append(2)"))  # its next state is dropped at once
-    until(lambda: processes() == held)
+    until(lambda: processes() <= held)
     env.release(start)
     until(lambda: processes() < held)
 

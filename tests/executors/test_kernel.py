@@ -162,7 +162,7 @@ def test_nothing_is_started_before_the_first_check_and_nothing_is_left(
     monkeypatch.setattr("tempfile.tempdir", None)
     before = set(psutil.Process().children(recursive=True))
     executor = KernelCodeExecutor(size=1)
-    assert set(psutil.Process().children(recursive=True)) == before
+    assert set(psutil.Process().children(recursive=True)) <= before
     run = executor.aexecute(ADD, TESTS)
     waiting = executor.aexecute("while True: pass", TESTS, timeout=3600)
     assert run.result().verdict == "solved"

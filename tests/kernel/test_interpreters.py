@@ -24,6 +24,7 @@ from nbrefine.outputs import CellResult, Display
 from tests.conftest import missing
 from tests.kernel import environments
 from tests.kernel.environments import RUNNING, Environment
+from tests.kernel.said import value
 
 # The first test of an environment waits until its packages are there.
 pytestmark = pytest.mark.timeout(600)
@@ -135,12 +136,6 @@ def stock(name: str, tmp_path: Path) -> Iterator[Kernel]:
                 yield kernel
         finally:
             manager.shutdown_kernel(now=True)
-
-
-def value(kernel: Kernel, expression: str) -> str:
-    result = kernel.run(expression, timeout=30).result()
-    assert result.ok, result.error
-    return result.text.strip()
 
 
 def is_interrupted(kernel: Kernel, waits: str) -> None:

@@ -12,12 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nbrefine.errors import (
-    KernelDeadError,
-    KernelError,
-    KernelStartError,
-    RunStopped,
-)
+from nbrefine.errors import KernelDeadError, KernelError, KernelStartError, RunStopped
 from nbrefine.kernel import Kernel
 from nbrefine.kernel.processes.forked import Branch
 from nbrefine.outputs import CellResult
@@ -28,6 +23,11 @@ STUCK = (
     "print('on', flush=True)\nsum(range(10**13))"
 )
 """A cell that reacts to no interrupt once it has printed something."""
+
+
+async def fails(*args: object, **kwargs: object) -> Branch:
+    """Stand for a branch that cannot be started."""
+    raise KernelStartError("no memory")
 
 
 def test_what_a_cell_has_started_outlives_an_adoption_and_not_the_session(
@@ -224,9 +224,6 @@ def test_a_session_that_rests_is_not_lost_when_its_heir_does_not_come_up(
         kernel.adopt(trial).result()
     started = Branch.start
 
-    async def fails(*args: object, **kwargs: object) -> Branch:
-        raise KernelStartError("no memory")
-
     kernel.run("items.append(3)").result()
     monkeypatch.setattr(Branch, "start", fails)
     with pytest.raises(KernelStartError, match="no memory"):
@@ -243,9 +240,6 @@ def test_a_session_whose_process_is_ended_as_it_rests_can_be_restarted(
     with kernel.branch() as trial:
         kernel.adopt(trial).result()
     kernel.run("items.append(3)").result()
-
-    async def fails(*args: object, **kwargs: object) -> Branch:
-        raise KernelStartError("no memory")
 
     with monkeypatch.context() as patch:
         patch.setattr(Branch, "start", fails)
